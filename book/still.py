@@ -62,13 +62,12 @@ def turn(spec: dict[str, Any], width: int) -> None:
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     next(param for param in spec["params"] if param["name"] == "turned")["value"] = True
     for layer in spec["layer"]:
-        mark, encoding = layer["mark"], layer["encoding"]
+        encoding = layer["encoding"]
+        encoding["y"]["scale"]["domain"] = [*spec["usermeta"]["down"]]
         swapped = {"x": "y", "y": "x", "x2": "y2", "y2": "x2"}
         layer["encoding"] = {swapped.get(name, name): by for name, by in encoding.items()}
         for axis in "xy":
             layer["encoding"][axis]["scale"]["domain"].reverse()
-        if mark["type"] == "text":
-            mark |= {"angle": 0, "align": {"left": "right", "right": "left"}[mark["align"]]}
 
 
 def widen(spec: dict[str, Any], rest: float) -> bool:

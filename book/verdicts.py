@@ -1,4 +1,4 @@
-"""Collect the verdicts of the executed chapters into an index and a bar of counts."""
+"""Collect the verdicts of the executed chapters into an index and bars of counts."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ WAITING = (
 
 def index(entries: list[Entry]) -> str:
     """The claims as HTML tables, one for each verdict, whose rows `static/book.js` filters."""
-    head = "".join(f"<th>{name}</th>" for name in ("section", "claim", "evidence"))
+    head = "<th>section</th><th>claim, and its evidence</th>"
     groups = []
     for verdict in ORDER:
         of = [entry for entry in entries if entry.verdict.verdict == verdict]
@@ -142,7 +142,7 @@ def row(entry: Entry) -> str:
     return (
         f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
         f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{name}</a></td>'
-        f"<td>{set_words(shown['statement'])}</td><td>{set_words(evidence)}</td></tr>"
+        f"<td><strong>{set_words(shown['statement'])}</strong>{set_words(evidence)}</td></tr>"
     )
 
 
@@ -166,44 +166,47 @@ def sign(verdict: str) -> str:
 
 
 def scoreboard(entries: list[Entry]) -> str:
-    """How many claims hold and how many differ; and the verdicts as one bar, with a legend."""
+    """How many claims there are, and the verdicts on them as bars."""
     own = sum(entry.verdict.section == "Since 2017" for entry in entries)
+    told = f"{len(entries)} claims: {len(entries) - own} of the paper, {own} of this book"
+    return f'<div class="scoreboard"><p>{told}</p>{bars(entries)}</div>'
+
+
+GROUPS = {  # name of each bar, and its verdicts in short
+    "hold": {
+        "holds by construction": "by construction",
+        "holds in the paper's own numbers": "by its own numbers",
+        "measured here": "measured",
+        "measured at small scale": "at small scale",
+    },
+    "undecided": {"needs the paper's hardware": "needs its hardware", "open": "open"},
+    "differ": {"differs": ""},
+    "not reproduced": {"not reproduced here": ""},
+}
+
+
+def bars(entries: list[Entry]) -> str:
+    """A bar for each kind of answer, with a part for each verdict, linked to its claims."""
     counts = Counter(entry.verdict.verdict for entry in entries)
-    hold = sum(counts[verdict] for verdict in {*KINDS.values()})
-    told = f"{hold} hold, {counts['differs']} differ, {counts['not reproduced here']}"
-    rest = counts["open"] + counts["needs the paper's hardware"]
+    sums = {name: sum(counts[verdict] for verdict in group) for name, group in GROUPS.items()}
+    rows = []
+    for name, group in GROUPS.items():
+        parts = "".join(part(verdict, short, counts[verdict]) for verdict, short in group.items())
+        share = f"--share: {sums[name] / max(1, *sums.values()):.3f}"
+        rows += [f'<b>{sums[name]} {name}</b><div style="{share}">{parts}</div>'] * bool(parts)
+    return f'<div class="parts">{"".join(rows)}</div>'
+
+
+def part(verdict: str, short: str, count: int) -> str:
+    """The part of a bar that counts a verdict; its words are shown where there is room."""
+    if not count:
+        return ""
+    mark, color = MARKS[verdict]
     return (
-        f'<div class="scoreboard"><p>Of {len(entries)} claims ({own} the book’s own), {told} not '
-        f"reproduced, {rest} undecided.</p>{bar(entries)}{legend(entries)}</div>"
+        f'<a class="{kind(verdict)}" style="--color: {color}; flex-grow: {count}" '
+        f'href="claims.html{listed(verdict)}" aria-label="{count}: {typeset(verdict)}" '
+        f'title="{typeset(verdict)}">{mark} <span>{short}</span> {count}</a>'
     )
-
-
-def legend(entries: list[Entry]) -> str:
-    """The signs of the verdicts in the bar, and their words."""
-    there, rows = {entry.verdict.verdict for entry in entries}, []
-    for verdict in ORDER:
-        if verdict in there:
-            mark, color = MARKS[verdict]
-            key = f'<span class="{kind(verdict)}" style="--color: {color}">{mark}</span>'
-            rows.append(f"<li>{key} {linked(verdict)}</li>")
-    return f"<ul>{''.join(rows)}</ul>"
-
-
-def bar(entries: list[Entry]) -> str:
-    """A part for each verdict, as wide as its share, linked to its claims."""
-    counts = Counter(entry.verdict.verdict for entry in entries)
-    parts = []
-    for verdict in ORDER:
-        if not (count := counts[verdict]):
-            continue
-        (mark, color), address = MARKS[verdict], f"claims.html{listed(verdict)}"
-        style = f"--color: {color}; flex-grow: {count}"
-        parts.append(
-            f'<a class="{kind(verdict)}" style="{style}" href="{address}" '
-            f'aria-label="{count}: {typeset(verdict)}" title="{typeset(verdict)}">'
-            f"{mark} {count}</a>"
-        )
-    return f'<div class="parts">{"".join(parts)}</div>'
 
 
 def kind(verdict: str) -> str:
@@ -231,7 +234,7 @@ def story(entries: list[Entry]) -> str:
         f"<strong>{len(differ)} of {len(entries)} claims differ</strong> from what this book found."
         f" Which?</summary><ul>{''.join(map(row, differ))}</ul>"
         '<p><a href="claims.html">Every claim, and its verdict</a></p></details>'
-        f"{bar(entries)}{legend(entries)}</div>"
+        f"{bars(entries)}</div>"
     )
 
 

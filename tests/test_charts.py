@@ -11,5 +11,5 @@ def test_pieces_are_named_by_words() -> None:
 
 def test_rows_stand_below_their_headings_and_are_told_apart_by_them() -> None:
     encoding = grouped({"search": ["ours", "torch"], "training": ["ours"]}, 150).to_dict()
-    rows = ["search", "search|ours", "search|torch", "training", "training|ours"]
+    rows = ["search", "search|ours", "search|torch", "training| ", "training", "training|ours"]
     assert encoding["scale"]["domain"] == rows and encoding["axis"]["labelPadding"] == 150

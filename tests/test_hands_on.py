@@ -176,18 +176,20 @@ def names(tokenizer, ids: Iterable[int]) -> list[str]:
 
 def test_a_query_among_three_keys(chart) -> None:
     opened = chart("3-2-attention", "query, x", "query, y")
-    corner = math.sqrt(0.5)
+    corner, signed = math.sqrt(0.5), ["(−1)", "1", "0"]
     keys = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-corner, -corner]])
 
     switch = opened.box.get_by_role("checkbox", name="divide the scores")
 
     def check(x: float, y: float) -> None:
         told = "\n".join(opened.texts())
-        found = re.findall(r"(?:bicycle|man|a): (\d\.\d\d) × (?:−1|1|0)", told)
+        found = re.findall(r"(?:bicycle|man|a), weight (\d\.\d\d)", told)
         values = torch.cat([torch.eye(3), torch.tensor([[-1.0], [1.0], [0.0]])], dim=1)
         scale = None if switch.is_checked() else 1.0  # None: divided by the root of d_k
         expected = F.scaled_dot_product_attention(torch.tensor([[x, y]]), keys, values, scale=scale)
         assert [*map(float, found)] == pytest.approx(expected[0, :3].tolist(), abs=0.0051)
+        terms = [f"{weight} × {value}" for weight, value in zip(found, signed, strict=True)]
+        assert " + ".join(terms) in told
         answer = number(re.search(r"answer (−?\d\.\d\d)", told)[1])
         assert answer == pytest.approx(float(expected[0, 3]), abs=0.0051)
 
@@ -197,8 +199,8 @@ def test_a_query_among_three_keys(chart) -> None:
     check(*map(float, opened.values()))
     switch.uncheck()
     left, top, _, height = opened.plot()
-    path = [(-2.0, 0.5), (0.25, 0.25), (1.5, -2.0), (0.0, 0.0)]
-    one = height / 4.4  # from -2.2 to 2.2, and the same to the right
+    path = [(-2.0, 0.5), (0.25, 0.25), (1.5, -1.0), (0.0, 0.0)]
+    one = height / 3.4  # from -1.2 to 2.2, and the same to the right
     points = [(left + one * (x + 2.2), top + one * (2.2 - y)) for x, y in path]
     for (start, end), (x, y) in zip(pairwise(points), path[1:], strict=True):
         opened.tab.mouse.move(*start)

@@ -75,6 +75,27 @@ def test_words_cannot_end_the_script_of_a_saved_chart(tmp_path: Path):
         assert bad in text.replace("\\u2060", "").replace("\\t", "\t")
 
 
+def test_only_words_with_lines_can_be_chosen():
+    weights = torch.zeros(2, 4, 4)
+    weights[0, 1, 3] = weights[1, 2, 0] = 1
+    for alone, options in (weights, [None, 1, 2]), (weights[:1], None):
+        params = attention_lines(alone, list("abcd")).to_dict()["params"]
+        (kept,) = (param for param in params if param["name"] == "kept")
+        assert kept.get("bind", {}).get("from", {}).get("options") == options
+
+
+def test_few_short_words_are_upright_and_the_cells_below_them(weights: Tensor):
+    vl_convert = pytest.importorskip("vl_convert")
+    for words, turned in (WORDS, False), ([9 * word for word in WORDS], True):
+        chart = attention_lines(weights, words, layer=1, heads=[2], query=2, threshold=0.0)
+        with alt.theme.enable("default"):
+            drawing = vl_convert.vegalite_to_svg(chart.properties(width=600).to_dict())
+        assert ("rotate(-90)" in drawing or "rotate(270)" in drawing) == turned
+        (first,) = set(re.findall(r"y: ([\d.]+); right: [^;]+; y2: [\d.]+; head: 2;", drawing))
+        edge = re.findall(r"edge: ([\d.]+); right: 0.5; far: [1-9]", drawing)[-1]
+        assert (float(first) > float(edge)) != turned
+
+
 LINES = """() => [...document.querySelectorAll('.mark-symbol.role-mark path')]
     .map(line => line.__data__.datum).map(d => [d.layer, d.head, d.query, d.key])"""
 WORDS = ["The", "dog", "sees", "a", "cat", "."]
@@ -177,7 +198,8 @@ def test_a_line_has_its_full_color_from_the_weight_that_is_asked_for(weights: Te
 def test_the_heads_shown_share_the_height_of_the_words(weights: Tensor, heads: list[int]):
     """As in Figures 3 and 4: eight heads have an eighth each, two a half, one all of it."""
     vl_convert = pytest.importorskip("vl_convert")
-    chart = attention_lines(weights, WORDS, layer=1, heads=heads, query=2, threshold=0.0)
+    words = [9 * word for word in WORDS]  # too long to stand side by side
+    chart = attention_lines(weights, words, layer=1, heads=heads, query=2, threshold=0.0)
     with alt.theme.enable("default"):  # the book's look leaves out what cells are called
         drawing = vl_convert.vegalite_to_svg(chart.properties(width=600).to_dict())
     cells = re.findall(r"y: ([\d.]+); right: [^;]+; y2: ([\d.]+); head: (\d);", drawing)

@@ -57,21 +57,32 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         told = f"{order}, {len(batches)} batches"
         notes.append({"from": middle - 41, "padding": f"{padding:.0%} padding", "order": told})
     names = pd.DataFrame(
-        [(middle + 15 * sign, side) for middle in (-44, 44) for side, sign in SIDES.items()],
+        [(middle + 2 * sign, side) for middle in (-44, 44) for side, sign in SIDES.items()],
         columns=["from", "side"],
     )
 
+    blue, orange, *_ = charts.PALETTE
     ticks = alt.Axis(
         values=[-74, -44, -14, 14, 44, 74],
-        labelExpr="abs(abs(datum.value) - 44)",
+        labelExpr="width < 400 && abs(datum.value) == 14 ? '' "
+        ": abs(datum.value) == 44 ? '0 pieces' : '30'",
         grid=False,
-        titleAnchor="end",
     )
-    across = alt.X("from:Q").title("pieces").axis(ticks).scale(domain=[-85, 85], nice=False)
-    colors = alt.Scale(domain=["pieces", "padding"], range=[charts.PALETTE[0], "#80808070"])
+    across = alt.X("from:Q").title(None).axis(ticks).scale(domain=[-85, 85], nice=False)
+    colors = alt.Scale(domain=["pieces", "padding"], range=[blue, orange])
+    pale = alt.Scale(domain=["pieces", "padding"], range=[0.45, 1])
     font = alt.ExprRef("width < 400 ? 12 : 14")
     noted = alt.Chart(pd.DataFrame(notes))
-    named = alt.Chart(names).encode(across, y=alt.value(-11), text="side:N")
+    below = alt.Chart(names).encode(across, y=alt.value(384))
+    sides = [
+        below.transform_filter(alt.datum.side == side).mark_text(
+            text=told, align=align, fontSize=13
+        )
+        for side, told, align in (
+            ("English", "← English", "right"),
+            ("German", "German →", "left"),
+        )
+    ]
     return alt.layer(
         alt.Chart(pd.DataFrame(bars))
         .mark_rect()
@@ -79,23 +90,20 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
             across,
             alt.Y("top:Q").axis(None).scale(domain=[116, 0]),
             alt.Color("what:N").scale(colors).legend(None),
+            alt.Opacity("what:N").scale(pale).legend(None),
             x2="to:Q",
             y2="bottom:Q",
             tooltip=["order:N", "batch:Q", "side:N", "what:N", "count:Q"],
         ),
-        noted.mark_text(align="left", fontSize=20, fontWeight="bold").encode(
-            across, y=alt.value(-48), text="padding:N"
+        noted.mark_text(align="left", fontSize=20, fontWeight="bold", color=orange).encode(
+            across, y=alt.value(-42), text="padding:N"
         ),
         noted.mark_text(align="left", fontSize=font).encode(
-            across, y=alt.value(-27), text="order:N"
+            across, y=alt.value(-19), text="order:N"
         ),
-        named.mark_text(fontSize=12),
+        *sides,
         usermeta={"columns": 2},
-        title=alt.Title(
-            "Similar lengths in a batch more than halve the padding",
-            subtitle="100 pairs, at most 400 pieces on each side of a batch. "
-            "Blue: pieces; gray: padding",
-        ),
+        title="Similar lengths in a batch more than halve the padding",
         width="container",
         height=348,
         description="A hundred sentence pairs as horizontal bars, stacked into batches, twice. In "

@@ -59,7 +59,8 @@ def draw_ratios(table: pd.DataFrame, title: str) -> alt.LayerChart:
         .transform_filter("datum.faster"),
         title=alt.Title(
             title,
-            subtitle="Their time divided by ours in the same round: median and 95% interval",
+            subtitle="Their time divided by ours in the same round: median and 95% interval. "
+            "A difference is clear if the interval excludes 1.",
         ),
         width="container",
         height=alt.Step(20),

@@ -10,9 +10,9 @@ from book import charts
 from book.pictures.steps import LENGTHS, length
 
 KINDS = {
-    "recurrent": "recurrent",
-    "contiguous": "convolution",
-    "dilated": "dilated convolution",
+    "recurrent": "one recurrent layer",
+    "contiguous": "convolutions",
+    "dilated": "dilated convolutions",
     "self-attention": "self-attention",
 }
 LAYERS = "recurrent", "convolutional", "dilated", "self-attention"
@@ -49,13 +49,13 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         "high": "width > 560 ? height : height / 2 - 8",
         "wide": "width / across",
         "right": "(wide - 44) / max(n - 1, 3)",  # from one position to the next
-        "up": "min(40, (high - 66) / max(n - 1, 2))",  # from one layer to the next
+        "up": "min(56, (high - 92) / max(n - 1, 2))",  # from one layer to the next
         "room": "pow(min(17, 0.9 * min(right, up)), 2)",
     }
     left, floor = "datum.panel % across * wide", "floor(datum.panel / across) * (high + 16) + high"
-    place = {"x": f"{left} + 14 + right * datum.position", "y": f"{floor} - 14 - up * datum.layer"}
-    above = f"{floor} - 58 - up * datum.layer"  # of the drawing, as high as it is
-    heads = {"x": f"{left} + 6", "y": above, "below": f"{above} + 22"}
+    place = {"x": f"{left} + 14 + right * datum.position", "y": f"{floor} - 36 - up * datum.layer"}
+    heads = {"x": f"{left} + 6", "y": f"{floor} - high + 8", "below": f"{floor} - high + 30"}
+    foot = {"x": f"{left} + 6", "y": f"{floor} - 12", "end": f"{left} + 22 + right * (n - 1)"}
     kind = f"{list(KINDS)}[datum.panel]"
     now = lambda data, of="datum.n == n", **places: (
         alt.Chart(data).transform_filter(of).transform_calculate(kind=kind, **places)
@@ -68,27 +68,35 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
     )
     lit = now(stops, **place).encode(x, y, color, tooltip=["kind:N", "layer", "count"])
     title = now(names, **heads)
+    words = now(names, **foot)
+    large = alt.condition("datum.kind == 'self-attention'", alt.value(22), alt.value(17))
     small = alt.ExprRef("room > 190 ? 12 : 0")
     return alt.layer(
         dots.encode(x, y),
-        lit.mark_line(strokeWidth=3).encode(order="order:Q", detail="panel:N"),
+        *(
+            lit.transform_filter(f"datum.kind {of} 'self-attention'")
+            .mark_line(strokeWidth=wide)
+            .encode(order="order:Q", detail="panel:N")
+            for of, wide in (("!=", 3), ("==", 7))
+        ),
         lit.mark_circle(opacity=1, size=alt.ExprRef("room")),
         lit.mark_text(fontWeight="bold", fontSize=small).encode(color=ink, text="count:N"),
         title.mark_text(align="left", fontSize=13).encode(x, y, text="name:N"),
-        title.mark_text(align="left", fontSize=18, fontWeight="bold").encode(
-            x, alt.Y("below:Q", scale=None), color, text="length:N"
+        title.mark_text(align="left", fontWeight="bold").encode(
+            x, alt.Y("below:Q", scale=None), color, text="length:N", size=large
         ),
-        title=alt.TitleParams(
-            "Self-attention links any two words in one layer",
-            subtitle="From a sentence’s first word to its last. Across: words. Upwards: layers",
+        words.mark_text(align="left", fontSize=12, text="first word").encode(x, y),
+        words.mark_text(align="right", fontSize=12, text="last word").encode(
+            alt.X("end:Q", scale=None), y
         ),
+        title="Self-attention links any two words in one layer",
         description="Rows of dots, one above another for each layer, in four panels; in each, "
         "the path of a signal from the first word to the last is lit and counted. The recurrent "
         "path leads through one layer, from state to state. Contiguous convolutions climb one "
         "layer per word, dilated ones double their stride in each layer, and self-attention needs "
         "a single layer.",
         width="container",
-        height=320,
+        height=360,
     ).add_params(
         length(),
         *(alt.param(name, expr=expr) for name, expr in sizes.items()),

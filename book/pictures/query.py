@@ -32,77 +32,99 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             for axis in "xy"
         },
     )
-    scale = alt.binding_checkbox(name="divide the scores by √2 ")
-    # The strip of values stands at the right of the plane, or lies above it in a narrow picture.
-    narrow = alt.param("narrow", expr="width < 690")
-    either = lambda phone, wide: alt.ExprRef(f"narrow ? {phone} : {wide}")
-    # At every width, x has the scale of y.
-    edge = alt.ExprRef("(narrow ? 5.2 : 3.4) * width / height - 2.2")
+    # The strip of values stands at the right of the plane, or lies below it in a narrow picture; a
+    # unit is as long across as it is high.
+    narrow = "width < 690"
+    either = lambda phone, wide: alt.ExprRef(f"{narrow} ? {phone} : {wide}")
+    unit = f"({narrow} ? min(width / 4.4, (height - 96) / 3.4) : height / 3.4)"
     axis = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
     x = alt.X("x:Q").title(None).axis(axis)
-    x = x.scale(domainMin=-2.2, domainMax=edge, nice=False)
+    x = x.scale(domainMin=-2.2, domainMax=alt.ExprRef(f"width / {unit} - 2.2"), nice=False)
     y = alt.Y("y:Q").title(None).axis(axis)
-    y = y.scale(domainMin=-1.2, domainMax=either(4, 2.2), nice=False)
+    y = y.scale(domainMin=alt.ExprRef(f"2.2 - height / {unit}"), domainMax=2.2, nice=False)
     ends = {"x": x, "y": y, "x2": "zero:Q", "y2": "zero:Q"}
-    frame = pd.DataFrame(keys, columns=["x", "y"]).assign(key=words, value=values, zero=0)
-    frame["times"] = [f" × {value:g}".replace("-", "−") for value in values.flatten().tolist()]
+    products = [f"({x:.3f} * query_x + {y:.3f} * query_y)" for x, y in keys.tolist()]
+    powers = ", ".join(f"exp({product} / (scaled ? SQRT2 : 1))" for product in products)
+    shares = ", ".join(f"powers[{i}] / (powers[0] + powers[1] + powers[2])" for i in range(3))
+    terms = [(f"weights[{i}]", value) for i, value in enumerate(values.flatten().tolist())]
+    shown = [f"format({w}, '.2f') + ' × {f'({v:g})' if v < 0 else f'{v:g}'}'" for w, v in terms]
+    sum_of = " + ' + ' + ".join(shown).replace("-", "−") + " + ' = ' + format(answer, '.2f')"
+    computed = [
+        alt.param(
+            "scaled", value=False, bind=alt.binding_checkbox(name="divide the scores by √2 ")
+        ),
+        alt.param("powers", expr=f"[{powers}]"),
+        alt.param("weights", expr=f"[{shares}]"),
+        alt.param("answer", expr=" + ".join(f"{weight} * {value:g}" for weight, value in terms)),
+    ]
+    frame = pd.DataFrame(keys, columns=["x", "y"]).assign(
+        key=words, value=values, zero=0, i=range(3)
+    )
     meanings = [{-1: "thing", 0: "neither", 1: "person"}[value] for value in frame["value"]]
     named = zip(words, meanings, frame["value"], strict=True)
     frame["meaning"] = [f"{w}\n{m}: {value:g}".replace("-", "−") for w, m, value in named]
-    frame["over"], frame["up"] = [0.8, -0.8, -0.75], [-0.22, 1, -0.95]  # places of the labels
-    scored = (
+    frame["over"], frame["up"] = [0.15, -0.15, -0.85], [-0.24, 0.82, -0.76]  # places of the labels
+    keyed = (
         alt.Chart(frame)
-        .transform_calculate(product="datum.x * query_x + datum.y * query_y")
-        .transform_calculate(score="exp(datum.product / (scaled ? SQRT2 : 1))")
-        .transform_joinaggregate(total="sum(score)")
-        .transform_calculate(
-            weight="datum.score / datum.total",
-            part="datum.weight * datum.value",
-            label="datum.key + ': ' + format(datum.weight, '.2f') + datum.times",
-        )
-        .transform_joinaggregate(answer="sum(part)")
+        .transform_calculate(weight="weights[datum.i]")
+        .transform_calculate(label="datum.key + ', weight ' + format(datum.weight, '.2f')")
     )
     sized = lambda channel, sizes: (
         channel("weight:Q").legend(None).scale(domain=[0, 1], range=sizes)
     )
     on_strip = lambda data, value: data.transform_calculate(
-        along=f"narrow ? 0.4 + 1.6 * {value} : 3.7",
-        strip=f"narrow ? 3.2 : 0.4 + 1.3 * {value}",
+        along=f"{narrow} ? 1.6 * {value} : 3.7",
+        strip=f"{narrow} ? -1.2 - 48 / {unit} : 0.65 + 1.1 * {value}",
     ).encode(x="along:Q", y="strip:Q")
-    strip = on_strip(scored, "datum.value")
-    answer = on_strip(scored.transform_filter(f"datum.key == '{words[0]}'"), "datum.answer")
-    told = answer.transform_calculate(told="'answer ' + format(datum.answer, '.2f')")
-    arrow = alt.Chart(pd.DataFrame({"zero": [0]})).transform_calculate(x="query_x", y="query_y")
-    corner = arrow.transform_calculate(along="narrow ? -2.2 : 3.7", strip="narrow ? 3.2 : 2.1")
-    frame_of = alt.Chart(pd.DataFrame({"left": [-2.2], "low": [-1.2], "end": [2.2]})).encode(
-        x="left:Q", x2="end:Q", y="low:Q", y2="end:Q"
+    strip = on_strip(keyed, "datum.value")
+    one = alt.Chart(pd.DataFrame({"zero": [0]}))
+    answer = on_strip(one, "answer").transform_calculate(told="'answer ' + format(answer, '.2f')")
+    total = one.transform_calculate(
+        along=f"{narrow} ? 0 : 3.5",
+        strip=f"{narrow} ? -1.2 - 16 / {unit} : -0.8",
+        told=f"({narrow} ? '' : 'sum of weight × value\\n') + {sum_of}",
+    ).encode(x="along:Q", y="strip:Q")
+    arrow = one.transform_calculate(x="query_x", y="query_y")
+    lines = [(i, -1.2, i, 2.2) for i in range(-2, 3)] + [(-2.2, i, 2.2, i) for i in range(-1, 3)]
+    lines = alt.Chart(pd.DataFrame(lines, columns=["x", "y", "x2", "y2"]))
+    lines = lines.transform_calculate(
+        number="datum.y == -1 ? '' : format(datum.y < -1 ? datum.x : datum.y, 'd')"
     )
     grid = alt.Chart(pd.DataFrame(itertools.product(*steps.values()), columns=["x", "y"]))
     blue, orange, green, *_, grey = charts.PALETTE
     colored = alt.Color("key:N", legend=None).scale(domain=words, range=[blue, green, grey])
     tip = {"filled": True, "opacity": 1}
-    aside = alt.ExprRef("query_x > 1.5 ? -14 : 0")
-    products = [f"({x:.3f} * query_x + {y:.3f} * query_y)" for x, y in keys.tolist()]
+    aside = alt.ExprRef("abs(query_x) > 1.5 ? -26 * query_x / abs(query_x) : 0")
     title = "['The query fits no single key best,', 'so the answer is 0']"
     for word, product in zip(words, products, strict=True):
         rivals = ", ".join(each for each in products if each != product)
         fits = f"['The query fits the key of {word} best,', 'so its value weighs most']"
         title = f"{product} > max({rivals}) ? {fits} : {title}"
     return alt.layer(
-        frame_of.mark_rect(fillOpacity=0, stroke=grey, strokeOpacity=0.3, aria=False),
+        lines.mark_rule(color=grey, aria=False)
+        .encode(x, y, x2="x2", y2="y2")
+        .encode(opacity=alt.condition("datum.number == '0'", alt.value(0.6), alt.value(0.2))),
+        lines.mark_text(
+            fontSize=12, color=grey, dx=alt.ExprRef("datum.y < -1 ? 9 : 10"), dy=-8, aria=False
+        ).encode(x, y, text="number:N"),
         grid.mark_point(opacity=0, aria=False).encode(x, y).add_params(query),
-        scored.mark_rule().encode(colored, **ends, strokeWidth=sized(alt.StrokeWidth, [2, 12])),
-        scored.mark_point(size=70, **tip).encode(x, y, colored),
-        scored.mark_text(fontSize=13).encode(colored, x="over:Q", y="up:Q", text="label:N"),
+        keyed.mark_rule(strokeCap="round").encode(
+            colored, **ends, strokeWidth=sized(alt.StrokeWidth, [2, 18])
+        ),
+        keyed.mark_point(size=70, **tip).encode(x, y, colored),
+        keyed.mark_text(
+            fontSize=13, align=alt.ExprRef(f"datum.key == '{words[0]}' ? 'left' : 'right'")
+        ).encode(colored, x="over:Q", y="up:Q", text="label:N"),
         arrow.mark_rule(strokeWidth=3, color=orange).encode(**ends),
         arrow.mark_point(size=120, **tip, color=orange).encode(x, y),
+        arrow.mark_point(size=480, filled=False, opacity=1, color=orange, aria=False).encode(x, y),
         # Only marks with a tooltip can be touched; this one is empty.
         arrow.mark_point(size=1500, opacity=0, cursor="grab", tooltip=alt.ExprRef("null"))
         .encode(x, y)
         .properties(name="handle"),
-        arrow.mark_text(dx=aside, dy=-14, fontSize=13, fontWeight="bold", text="query").encode(
-            x, y
-        ),
+        arrow.mark_text(
+            dx=aside, dy=-20, fontSize=13, fontWeight="bold", text="query (drag)"
+        ).encode(x, y),
         strip.mark_line(color=grey, strokeWidth=1),
         strip.mark_circle(opacity=1).encode(colored, sized(alt.Size, [20, 500])),
         strip.mark_text(
@@ -110,35 +132,29 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             lineBreak="\n",
             align=either("'center'", "'left'"),
             dx=either(0, 22),
-            dy=either(22, -6),
+            dy=either(20, -6),
         ).encode(colored, text="meaning:N"),
-        corner.mark_text(fontSize=13, align=either("'left'", "'center'"), text="values").encode(
-            x="along:Q", y="strip:Q"
-        ),
         answer.mark_point(
             shape=either("'triangle-down'", "'triangle-right'"),
             xOffset=either(0, -20),
-            yOffset=either(-18, 0),
+            yOffset=either(-16, 0),
             size=180,
             **tip,
             color=orange,
         ),
-        told.mark_text(
-            align=either("'center'", "'right'"),
-            dx=either(0, -32),
-            dy=either(-36, 0),
-            fontSize=either(15, 18),
+        answer.mark_text(
+            align="right",
+            dx=-32,
+            fontSize=either(0, 16),
             fontWeight="bold",
             color=orange,
         ).encode(text="told:N"),
-        title=alt.TitleParams(
-            alt.expr(f"width < 480 ? ({title}) : join({title}, ' ')"),
-            subtitle="At each key: its weight × its value. The answer is the sum.",
-        ),
+        total.mark_text(fontSize=13, lineBreak="\n", fontWeight="bold").encode(text="told:N"),
+        title=alt.TitleParams(alt.expr(f"width < 480 ? ({title}) : join({title}, ' ')")),
         description="The keys of bicycle, man and a, lines of length 1 in the plane, and a query "
         "that can be moved. The width of each line shows the key's attention weight, which is "
         "printed next to it. On a strip from thing to person, a marker shows the answer, the sum "
-        "of the values, each multiplied by its weight.",
+        "of the values, each multiplied by its weight, which is written out beside it.",
         width="container",
         height=362,
-    ).add_params(narrow, alt.param("scaled", value=False, bind=scale))
+    ).add_params(*computed)

@@ -26,7 +26,7 @@ def draw_rate(equation: str) -> alt.LayerChart:
     )
     orange = charts.PALETTE[1]
     theirs = updates.transform_calculate(rate=papers).mark_line(
-        strokeWidth=7, opacity=0.4, color=orange
+        strokeWidth=2, strokeDash=[7, 7], color=orange
     )
     top = alt.Chart(alt.Data(values=[{}])).transform_calculate(step="warmup")
     top = top.transform_calculate(rate=yours).transform_calculate(
@@ -43,8 +43,8 @@ def draw_rate(equation: str) -> alt.LayerChart:
         text="'the paper’s base model: peak ' + format(datum.rate, '.1f')"
     )
     return alt.layer(
-        theirs.encode(x, y),
         updates.transform_calculate(rate=yours).mark_line().encode(x, y),
+        theirs.encode(x, y),
         top.mark_point(opacity=0).encode(x, y="room:Q"),  # above the highest point
         top.mark_point(size=90, opacity=1).encode(x, y),
         top.mark_text(**beside, fontSize=13, color=charts.PALETTE[0]).encode(x, y, text="text:N"),
@@ -56,7 +56,7 @@ def draw_rate(equation: str) -> alt.LayerChart:
         width="container",
         height=280,
         description="Learning rate over 20,000 updates. It rises in a straight line during the "
-        "warmup and then falls with the inverse square root of the update. A pale curve shows "
+        "warmup and then falls with the inverse square root of the update. A dashed curve shows "
         "the paper's base model. Warmup and width can be chosen.",
     ).add_params(
         charts.slider("warmup", 2500, 1000, 16_000, 1500, "Warmup"),

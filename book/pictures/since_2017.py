@@ -36,10 +36,7 @@ def draw_differences(
         domainMax=alt.ExprRef("width < 400 ? 0.05 : 0.27"),
         nice=False,
     )
-    *others, last = groups
-    apart = {group: [*groups[group], " "] for group in others}  # an empty row below each
-    apart[last] = groups[last]
-    by_row = alt.Chart(rows).encode(charts.grouped(apart, 145))
+    by_row = alt.Chart(rows).encode(charts.grouped(groups, 145))
     marks = by_row.encode(
         alt.Color("verdict", legend=None).scale(domain=[*VERDICTS], range=[*VERDICTS.values()]),
         tooltip=["row", "seed", alt.Tooltip("difference", format="+.3f"), "verdict"],

@@ -33,7 +33,7 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     names = [
         target.transform_calculate(name=f"'{name} ' + format({share}, '.2f')")
         .mark_text(align=align, fontSize=12, color=color)
-        .encode(x=alt.value(place), y=alt.value(-60), text="name:N")
+        .encode(x=alt.value(place), y=alt.value(-70), text="name:N")
         for name, share, align, color, place in (
             ("the target: right token", "datum.p", "left", blue, 0),
             ("all others", "1 - datum.p", "right", alt.Undefined, "width"),
@@ -42,9 +42,9 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     sizes = {"10": 10, "1,000": 1000, "37,000": 37_000}
     return alt.layer(
         curve.encode(x, y, order="p:Q"),
-        target.mark_bar(height=18).encode(x="from:Q", x2="p:Q", y=alt.value(-42)),
-        rest.encode(x, x2="one:Q", y=alt.value(-42)),
-        best.mark_rule(color=orange, strokeDash=[4, 3]).encode(x, y, y2=alt.value(-33)),
+        target.mark_bar(height=18).encode(x="from:Q", x2="p:Q", y=alt.value(-52)),
+        rest.encode(x, x2="one:Q", y=alt.value(-52)),
+        best.mark_rule(color=orange, strokeDash=[4, 3]).encode(x, y, y2=alt.value(-43)),
         best.mark_point(color=orange, size=110, opacity=1).encode(x, y),
         said.mark_text(align="right", dx=-10, dy=over, fontSize=13, color=orange).encode(
             x, y, text="text:N"

@@ -16,12 +16,14 @@ IN_WORDS = {
     "positions": "{} positions",
 }  # fmt: skip
 PLACES = {  # of a name, from its point, in pixels; to the left, it ends there
-    "base": (13, 0), "big": (10, 0), "A: h = 1": (-9, 3), "A: h = 4": (-9, -3),
-    "A: h = 16": (-13, -5), "A: h = 32": (-9, 5), "B: d_k = 16": (-9, 2), "C: N = 4": (-9, 4),
-    "C: d_ff = 1024": (-9, -4), "C: d_model = 1024": (7, 10), "C: d_ff = 4096": (9, 0),
-    "C: d_model = 256": (7, 10), "D: dropout = 0.0": (9, -3),
-    "D: label_smoothing = 0.2": (-9, 0), "E: positions = learned": (9, 5),
+    "base": (-13, -9), "A: h = 1": (-9, 1), "A: h = 4": (-9, 0), "A: h = 16": (11, -8),
+    "A: h = 32": (9, 1), "B: d_k = 16": (-9, 1), "C: N = 4": (-9, 5), "C: d_ff = 1024": (-9, 2),
+    "C: d_model = 1024": (9, 3), "C: d_model = 256": (7, 10), "D: dropout = 0.0": (9, -3),
+    "D: dropout = 0.2": (-2, -13), "D: label_smoothing = 0.0": (9, 7),
+    "D: label_smoothing = 0.2": (-9, 0), "E: positions = learned": (9, 2),
 }  # fmt: skip
+SAME = {"A: h = 32": "32 heads, keys of 32", "B: d_k = 32": ""}  # a point with two rows
+KINDS = {"better on both": 0, "worse on both": 1, "neither": 6}  # with their colors
 
 
 def short(row: str) -> str:
@@ -33,91 +35,78 @@ def short(row: str) -> str:
     return "\u00a0".join(words)  # the end does not break
 
 
-def spread(rows: pd.DataFrame, seeds: pd.DataFrame) -> pd.DataFrame:
-    """The lowest and highest scores of base, if it varied as these runs of another base do.
-
-    Perplexity varies in proportion, BLEU by a difference.
-    """
-    base, nats = rows.set_index("row").loc["base"], np.log(seeds["perplexity"])
-    perplexity = base["perplexity"] * np.exp(nats - nats.mean())
-    bleu = base["BLEU"] + seeds["BLEU"] - seeds["BLEU"].mean()
-    return pd.DataFrame({"perplexity": perplexity, "BLEU": bleu}).agg(["min", "max"])
+def kind_of(rows: pd.DataFrame) -> np.ndarray:
+    """Whether perplexity and BLEU of each row are both better than base's, or both worse."""
+    base = rows.set_index("row").loc["base"]
+    gains = np.sign([base["perplexity"] - rows["perplexity"], rows["BLEU"] - base["BLEU"]]).sum(0)
+    better, worse, neither = KINDS
+    return np.select([gains == 2, gains == -2], [better, worse], neither)
 
 
-def within(rows: pd.DataFrame, noise: pd.DataFrame) -> pd.Series:
-    """Which rows have both scores inside the spread."""
-    return rows["perplexity"].between(*noise["perplexity"]) & rows["BLEU"].between(*noise["BLEU"])
-
-
-def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
-    """BLEU against perplexity, with the rows that base's spread covers in gray.
+def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
+    """BLEU against perplexity, with lines through base.
 
     rows: with the columns row, group, perplexity and BLEU
-    noise: what `spread` returns
     """
     right, down = zip(*(PLACES.get(row, (9, 0)) for row in rows["row"]), strict=True)
     name = rows["row"].map(short).str.split(r":\s", regex=True).str[-1]
-    inside = within(rows, noise)
-    base = rows.set_index("row").loc["base"]
-    gains = np.sign([base["perplexity"] - rows["perplexity"], rows["BLEU"] - base["BLEU"]]).sum(0)
-    kind = np.select([inside, gains > 0, gains < 0], ["inside", "better", "worse"], "split")
-    rows = rows.assign(name=name, kind=kind, right=right, down=down)
+    rows = rows.assign(name=name, kind=kind_of(rows), right=right, down=down)
+    rows["first"] = rows["row"].map(SAME).fillna(name)
+    better = rows.loc[rows["kind"] == "better on both", "name"]
     chosen = "group == 'all' || datum.group == group || datum.group == 'base'"
-    across = lambda field: (
-        alt.X(f"{field}:Q")
+    across = (
+        alt.X("perplexity:Q")
         .title("perplexity per piece, better →")
-        .scale(domain=[6.3, 3.85], nice=False)
+        .scale(domain=[6.3, 3.95], nice=False)
         .axis(tickCount=5, grid=False, titleAnchor="end")
     )
-    up = lambda field: (
-        alt.Y(f"{field}:Q")
+    up = (
+        alt.Y("BLEU:Q")
         .title("BLEU, better ↑")
-        .scale(domain=[23.4, 26.7], nice=False)
+        .scale(domain=[23.5, 26.6], nice=False)
         .axis(tickCount=6, grid=False, **charts.UPRIGHT)
     )
-    points = alt.Chart(rows).encode(across("perplexity"), up("BLEU"))
-    (left, low), (right, high) = noise[["perplexity", "BLEU"]].to_numpy().tolist()
-    box = pd.DataFrame([{"left": left, "right": right, "low": low, "high": high}])
-    box = alt.Chart(box).encode(up("low"), y2="high")
-    kinds = ["better", "inside", "split", "worse"]
-    paint = lambda *colors: alt.Scale(domain=kinds, range=[charts.PALETTE[i] for i in colors])
+    colors = alt.Scale(domain=[*KINDS], range=[charts.PALETTE[i] for i in KINDS.values()])
+    paint = lambda channel: channel("kind:N", legend=None, scale=colors)
+    points = alt.Chart(rows).encode(across, up)
+    line = alt.Chart(rows[rows["row"] == "base"]).mark_rule(color=charts.PALETTE[6], opacity=0.5)
     marks = points.mark_point(strokeWidth=2).encode(
-        alt.Fill("kind:N", legend=None, scale=paint(0, 6, 1, 1)),
-        alt.Stroke("kind:N", legend=None, scale=paint(0, 6, 0, 1)),
+        paint(alt.Fill),
+        paint(alt.Stroke),
         # Base is a ring, so that it does not hide 16 heads.
         fillOpacity=alt.condition("datum.row == 'base'", alt.value(0), alt.value(1)),
         size=alt.condition("datum.row == 'base'", alt.value(220), alt.value(60)),
         opacity=alt.condition(chosen, alt.value(1), alt.value(0.12)),
         tooltip=["row", "perplexity", "BLEU"],
     )
-    named = "group == 'all' ? datum.kind != 'inside' || datum.row == 'base' : "
-    named += chosen.split(" || ", 1)[1]
     beside = {"dx": "datum.right", "dy": "datum.down"}
     beside["align"] = "datum.right < 0 ? 'right' : 'left'"
+    beside["fontWeight"] = "datum.row == 'base' ? 600 : 400"
     beside = {name: alt.ExprRef(expression) for name, expression in beside.items()}
-    hidden = rows.query("kind == 'inside' and row != 'base'")["name"].tolist()
-    below = lambda dy, text, **font: box.mark_text(
-        align="left", baseline="top", dx=2, dy=dy, text=text, **font
-    ).encode(across("right"), opacity=alt.condition("group == 'all'", alt.value(1), alt.value(0)))
+    corners = pd.DataFrame(
+        {"kind": list(KINDS)[:2], "perplexity": [4.91, 4.93], "BLEU": [26.6, 23.5]}
+    )
+    corner = lambda row, align, dx, dy: (
+        alt.Chart(corners.iloc[[row]])
+        .mark_text(align=align, dx=dx, dy=dy, fontSize=14, fontWeight=600)
+        .encode(across, up, paint(alt.Color), text="kind")
+    )
     return alt.layer(
-        box.mark_rect(color=charts.PALETTE[-1], opacity=0.3).encode(across("left"), x2="right"),
-        below(8, f"{len(hidden)} rows", fontSize=16, fontWeight=600),
-        below(30, hidden, fontSize=12),
+        line.encode(across),
+        line.encode(up),
+        corner(0, "left", 6, 8),
+        corner(1, "right", -6, -10),
         marks,
-        points.transform_filter(named)
-        .mark_text(**beside, fontSize=12, fontWeight=alt.ExprRef("datum.row == 'base' ? 600 : 400"))
-        .encode(text="name:N"),
+        points.transform_filter(chosen)
+        .transform_calculate(told="group == 'all' ? datum.first : datum.name")
+        .mark_text(**beside, fontSize=12)
+        .encode(text="told:N"),
         usermeta={"columns": 2},
         width="container",
-        height=380,
-        title=alt.Title(
-            f"{len(hidden)} of {len(rows) - 1} differences from base may be chance",
-            subtitle="Blue: better than base. Orange: worse. Box: the range of three runs of our "
-            "small base, around the paper’s base",
-        ),
+        height=390,
+        title=f"Only {len(better)} of {len(rows) - 1} changes improve both scores: larger models",
         description="BLEU against perplexity for the twenty rows of Table 3, from the small models "
-        "at the lower left to the big model at the upper right. The box around base is as wide "
-        "and high as the range of three seeds of our small base; inside it are "
-        + ", ".join(hidden)
+        "at the lower left to the big model at the upper right. Better than base on both are "
+        + ", ".join(better)
         + ".",
     ).add_params(charts.menu("group", "all", [*GROUPS], "Rows", labels=[*GROUPS.values()]))

@@ -54,14 +54,13 @@
     spec.width = "container";
     spec.height = spec.usermeta.turned;
     spec.params.find(({ name }) => name === "turned").value = true;
-    for (const { mark, encoding } of spec.layer) {
+    for (const { encoding } of spec.layer) {
+      encoding.y.scale.domain = [...spec.usermeta.down];
       for (const end of ["", "2"]) {
         const [one, two] = [`x${end}`, `y${end}`];
         [encoding[one], encoding[two]] = [encoding[two], encoding[one]];
       }
       for (const axis of ["x", "y"]) encoding[axis].scale.domain.reverse();
-      if (mark.type === "text")
-        Object.assign(mark, { angle: 0, align: { left: "right", right: "left" }[mark.align] });
     }
   }
 

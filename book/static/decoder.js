@@ -1,11 +1,11 @@
 // The reader as the decoder, beside a beam search whose hypotheses are ribbons, as wide as their
 // share of the beam's probability at each step. What the search for the first sentence needs comes with the page; all else is computed.
 window.decoder = (() => {
-  const { range, sum, meanHeads, make, button, shape, table, controls } = window.elements;
+  const { range, sum, meanHeads, make, button, shape, controls } = window.elements;
   const { choice, wide, fade, dataOf, percent, wordOf } = window.elements;
   const { START, END, Token, Beam, score } = window.search;
-  const [EXTRA, TEN] = [50, 10];
-  const [MASS, SLOT] = [110, 15]; // the width of all ribbons; room for a label
+  const [EXTRA, TEN, NARROW] = [50, 10, 500];
+  const [MASS, SLOT, END_ROOM] = [110, 15, 70]; // the width of all ribbons; room for labels
 
   // ------------------------------------------------------------------------ numbers and texts
 
@@ -48,7 +48,7 @@ window.decoder = (() => {
   // Each hypothesis gets a place: x and y of its beginning, its length and width, and where on the
   // edge of the hypothesis before it begins, as wide as its share of what that one may become.
   function placesOf({ steps, path, time, size, width, widthOf }) {
-    const GAP = width < 500 ? 12 : 22; // between pieces that are written
+    const GAP = width < NARROW ? 12 : 20; // between pieces that are written
     const height = MASS + SLOT * (size + 2);
     const columns = range(Math.max(steps.length, path.length)).map((t) => [
       ...new Set([...(steps[t] ?? []), ...path.slice(t, t + 1)]),
@@ -207,10 +207,19 @@ window.decoder = (() => {
 
   function drawTree(scroller, { steps, mine, time, size }, best, alpha, reader) {
     const { path } = mine;
-    const widthOf = ({ id }) => 10 + 7 * wordOf(reader.nameOf(id)).length;
-    const room = { width: scroller.clientWidth, widthOf };
-    const { columns, places, width, height } = placesOf({ steps, path, time, size, ...room });
+    const lettersOf = ({ id, ended }) => (ended ? 4 : wordOf(reader.nameOf(id)).length);
+    const widthOf = (each) => 10 + 7 * lettersOf(each); // an end has its score
+    const toCome = scroller.clientWidth < NARROW ? [] : steps.slice(time + 1).flat();
+    const ends = toCome.filter(({ ended }) => ended);
+    const more = ends.length ? END_ROOM : 0;
+    const room = { width: scroller.clientWidth - more, widthOf };
+    const { columns, places, height, ...drawn } = placesOf({ steps, path, time, size, ...room });
+    const width = drawn.width + more;
     const inBeam = new Set(steps.flat());
+    // Named are the ways to what is open now or complete.
+    const written = steps.slice(0, time + 1).flat();
+    const goals = [mine, ...written.filter((each) => each.ended || each.length === time)];
+    const alive = new Set(goals.flatMap(({ path }) => path));
     const told = (each) => `${reader.textOf(each)} ${chanceOf(each)}`;
     const label = `The beam after step ${time}: ${(steps[time] ?? steps.at(-1)).map(told).join("; ")}`;
     const viewBox = `0 0 ${width} ${height}`;
@@ -233,22 +242,41 @@ window.decoder = (() => {
       if (parent && !later) {
         const [x, y] = [place.x + place.broad / 2, place.y + place.tall / 2];
         const write = (text, dy) => shape("text", { x, y: y + dy, "text-anchor": "middle" }, text);
-        group.append(write(wordOf(reader.nameOf(each.id)), each.ended ? -2 : 4));
+        if (alive.has(each)) {
+          group.append(write(wordOf(reader.nameOf(each.id)), each.ended ? -2 : 4));
+          if (each.ended) group.append(write(minus(score(each, alpha), 2), 11));
+        }
         group.append(shape("title", {}, `${reader.textOf(each)}: ${chanceOf(each)}`));
-        if (each.ended) group.append(write(minus(score(each, alpha), 2), 11));
       }
       svg.append(group);
     }
+    svg.append(...endsOf(ends, places, reader));
     scroller.replaceChildren(svg);
     const now = places.get(columns[Math.min(time, columns.length - 1)][0]);
     scroller.scrollLeft = now.x - scroller.clientWidth * 0.6;
     fade(scroller);
   }
 
+  // The last words of outputs to come, each once, at the widest ribbon that ends with it.
+  function endsOf(ends, places, reader) {
+    const last = (each) =>
+      reader
+        .textOf(each)
+        .match(/[\p{L}\p{N}]+/gu)
+        ?.at(-1) ?? "";
+    const widest = new Map();
+    for (const each of [...ends].sort((one, two) => places.get(one).tall - places.get(two).tall)) {
+      widest.set(last(each), places.get(each));
+    }
+    return [...widest].map(([word, { x, y, broad, tall }]) =>
+      shape("text", { x: x + broad + 5, y: y + tall / 2 + 4 }, `… ${word}`),
+    );
+  }
+
   function drawKey() {
     const colors = {
       own: "yours",
-      beam: "the beam’s (pale: still to come)",
+      beam: "the beam’s (pale: to come)",
       dropped: "not kept by the beam",
     };
     const key = ([className, textContent]) => make("span", { className, textContent });
@@ -297,25 +325,29 @@ window.decoder = (() => {
         if (!mine.ended) this.move(() => this.write([...mine.next.keys()][i]));
       });
       this.cells = ["You", "Beam"].map((name) =>
-        [name, "", "", ""].map((textContent) => make("td", { textContent })),
+        [name, "", ""].map((textContent) => make("td", { textContent })),
       );
       for (const row of this.cells) row[1].lang = to;
       this.result = Object.assign(this.cells[0][1], { className: "translation" });
       const body = make("tbody", {}, ...this.cells.map((row) => make("tr", {}, ...row)));
       const told = (textContent, ...all) => make("div", {}, make("p", { textContent }), ...all);
       const buttons = this.pieces.map(({ element }) => element);
-      const next = told("Choose your next piece (blue: the beam keeps it)", ...buttons);
+      const next = told("Choose a piece (blue: the beam keeps it)", ...buttons);
       this.key = drawKey();
       const looks = told("Where it looks (last layer, mean of the heads)", wide(this.looks));
+      looks.prepend(make("table", { className: "kept" }, body));
       box.classList.add("decoder");
       box.append(
         make("p", { className: "chart-title" }, this.aim),
         controls(this.back, this.next, this.play, this.width, this.penalty),
         this.status,
-        make("div", { className: "choosing" }, next, looks),
-        this.key,
-        this.scroller,
-        wide(table(["decoder", "translation", "log P", "score"], body)),
+        make(
+          "div",
+          { className: "choosing" },
+          next,
+          looks,
+          make("div", {}, this.key, this.scroller),
+        ),
         this.input.form,
         this.input.form.nextElementSibling,
         note,
@@ -420,10 +452,8 @@ window.decoder = (() => {
       this.looks.replaceChildren(...source.source.map((name, i) => drawLook(name, asked.looks[i])));
       for (const [row, each] of [mine, best].entries()) {
         const text = `${reader.textOf(each)}${each.ended ? "" : " …"}`;
-        const total = each.ended ? minus(score(each, alpha)) : "–";
-        for (const [i, told] of [text, minus(each.logProb), total].entries()) {
-          this.cells[row][i + 1].textContent = told;
-        }
+        this.cells[row][1].textContent = text;
+        this.cells[row][2].textContent = each.ended ? minus(score(each, alpha)) : "";
       }
       const aim = minus(score(bestOf(steps, alpha), alpha));
       this.aim.textContent = `Beat the beam: translate “${source.text}” with a score above ${aim}`;

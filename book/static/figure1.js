@@ -3,7 +3,7 @@
 window.figure1 = (() => {
   const { range, mean, meanHeads, wordOf, dataOf, isCalm } = window.elements;
   const { make, button, shape, taper, slider, controls, check } = window.elements;
-  const [CELLS, WIDTH, ROW, TITLE, NAMES, STRIPS, CELL, RAY] = [32, 340, 24, 20, 66, 100, 6, 300];
+  const [CELLS, WIDTH, ROW, TITLE, NAMES, STRIPS, CELL, RAY] = [32, 340, 24, 20, 66, 126, 5, 300];
   const [ROOM, LIKELY, UNKNOWN] = [20, 5, 3]; // pieces of a sentence, bars, an id
   const STACKS = ["encoder", "decoder"];
   // Boxes count from the bottom, as data-box says: embedding and positions, a layer's, two on top.
@@ -323,8 +323,8 @@ window.figure1 = (() => {
     return [
       shape("path", { d: `M${NAMES + 2} ${from}H${STRIPS - 12}${arm(0)}${down}` }),
       ...likely.flatMap(([told, share], i) => [
-        shape("rect", { x: STRIPS, y: at(i) - 7, width: Math.max(1, 130 * share), height: 14 }),
-        shape("text", { x: STRIPS + 130 * share + 6, y: at(i) + 4 }, told),
+        shape("rect", { x: STRIPS, y: at(i) - 7, width: Math.max(1, 104 * share), height: 14 }),
+        shape("text", { x: STRIPS + 104 * share + 6, y: at(i) + 4 }, told),
       ]),
     ];
   }
@@ -433,7 +433,8 @@ window.figure1 = (() => {
         picture.append(this.captions[stack], group);
         for (const { childNodes } of rows) fit(childNodes[1], NAMES - 6);
       }
-      picture.append(this.bars);
+      const key = { x: WIDTH, y: TITLE - 6, class: "caption", "text-anchor": "end" };
+      picture.append(this.bars, shape("text", key, "orange +, blue −"));
     }
 
     // ------------------------------------------------------------------ the reader's sentence
@@ -512,7 +513,7 @@ window.figure1 = (() => {
       if (writes) paint(rows.encoder, strips.encoder.at(-1), null, length);
       else paint(rows.encoder, vectors, turned, length);
       paint(rows.decoder, writes && vectors, turned, writes ? view.pieces : 0);
-      captions.encoder.textContent = writes ? "the encoder’s memory" : place;
+      captions.encoder.textContent = writes ? "memory" : place;
       captions.decoder.textContent = writes ? place : "the decoder waits for the encoder";
       setMark.encoder(view.marks.encoder);
       setMark.decoder(writes ? marked : -1);

@@ -133,6 +133,18 @@ window.film = (() => {
       ks.map((k) => square(k, q, { class: "pair" })),
     );
     const frame = shape("rect", { class: "frame", width, height });
+    const shades = range(6).map((i) =>
+      shape("path", { class: "key", d: `M${12 + 12 * i} 20h12v12h-12Z`, "fill-opacity": i / 5 }),
+    );
+    const key = [
+      ...[...shades, shape("rect", { class: "pair", x: 1, y: 41, width: 12, height: 12 })],
+      ...[
+        ["weight", 0, 14],
+        ["0", 12, 31],
+        ["1", 88, 31],
+        ["translation", 20, 52],
+      ].map(([said, x, y]) => shape("text", { x, y }, said)),
+    ];
     const place = { transform: `translate(${NAMES} ${TOP}) scale(${CELL} ${ROW})` };
     const size = `0 0 ${NAMES + CELL * width + 2} ${TOP + ROW * height + 2}`;
     const svg = shape(
@@ -140,6 +152,7 @@ window.film = (() => {
       { viewBox: size, role: "img", class: "matrix" },
       ...source.map((word, k) => shape("text", { transform: turned(k), lang: "en" }, plain(word))),
       ...target.map((word, q) => shape("text", left(q), plain(word))),
+      ...key,
       shape("g", place, frame, ...cells.flat(), ...boxes),
     );
     function show(rows) {
@@ -202,9 +215,9 @@ window.film = (() => {
 
   function fill(box) {
     const film = read(dataOf(box));
-    const { frames, sentence } = film;
+    const { frames } = film;
     const [curves, matrix] = [drawCurves(film), drawMatrix(film)];
-    const written = make("dd", { lang: "de" });
+    const [source, written] = [make("dt"), make("dd", { lang: "de" })];
     const player = drawPlayer(film, box, show);
     const layers = frames[0].weights;
     const each = layers.flatMap((heads, layer) => heads.map((_, i) => [layer, i]));
@@ -215,19 +228,19 @@ window.film = (() => {
       const rows = tableOf(frames[now], chosen.value);
       const weight = curves.show(now, chosen.value).toFixed(2);
       matrix.show(rows);
+      source.textContent = `Translation at update ${whole(frames[now].update)}`;
       written.textContent = frames[now].translation;
       const told = `weight in the boxes ${weight}`;
       matrix.svg.ariaLabel = `Attention of the German words to the English words; ${told}`;
       return `${told}, loss ${frames[now].loss.toFixed(2)}`;
     }
 
-    const source = make("dt", { lang: "en", textContent: sentence });
-    const right = make("div", {}, curves.svg, make("dl", {}, source, written));
     Object.assign(box, { role: "group", ariaLabel: "A training, checkpoint by checkpoint" });
     box.replaceChildren(
       box.querySelector(".chart-title"),
       controls(...player.parts, chosen),
-      make("div", { className: "columns" }, matrix.svg, right),
+      make("dl", {}, source, written),
+      make("div", { className: "columns" }, matrix.svg, curves.svg),
     );
     player.update();
   }

@@ -135,7 +135,7 @@ window.hero = (() => {
       this.svg = shape("svg", { "aria-hidden": "true" });
       this.picture = make("div", { className: "picture" }, ...this.sides, this.svg);
       this.said = make("p", { className: "said", role: "status" });
-      const play = button({ className: "run", textContent: "Play", onclick: () => this.write() });
+      const play = button({ textContent: "Play", onclick: () => this.write() });
       play.hidden = isCalm();
       const group = { className: "heads", role: "radiogroup", ariaLabel: "Attention heads" };
       this.heads = make("div", group);

@@ -7,7 +7,8 @@ word and head, in ten-thousandths, and the chart unpacks them in the reader's br
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import altair as alt
 
 _GAP = 110  # pixels between the two rows of words
+_LINE = 22  # height of a row of words that are not turned
 
 
 def _weight_rows(weights: Tensor) -> list[dict[str, Any]]:
@@ -95,7 +97,8 @@ def _isolated(otherwise: str) -> str:
 class _Frame:
     """Coordinates: one unit to the right is one word, one unit down is one pixel.
 
-    The words above end at `top`, and those below begin at `bottom`.
+    The words above end at `top`, and those below begin at `bottom`. Few short words are `level`,
+    and the cells of the heads then stand below them; in two columns all words have the same room.
     """
 
     def __init__(self, shown: AttentionWeights) -> None:
@@ -106,7 +109,15 @@ class _Frame:
         self.top = max(12 + 7 * longest, 8 * self.h)
         self.bottom, self.height = self.top + _GAP, 2 * self.top + _GAP
         self.across = alt.Scale(domain=[-0.5, self.columns - 0.5], nice=False, zero=False)
-        self.down = alt.Scale(domain=[self.height, 0], nice=False)
+        self.level = all(
+            3.2 * len(one + other) + 4 < 700 / self.columns
+            for words in (shown.queries, shown.keys)
+            for one, other in pairwise(words)
+        )
+        self.ends = [self.height, 0]
+        if self.level:
+            self.ends = [self.bottom + _LINE + 8 * self.h, self.top - _LINE]
+        self.down = alt.Scale(domain=self.ends, nice=False)
 
     def at(self, x: str, y: str, **ends: str) -> dict[str, Any]:
         """Encodings of a position, by the names of fields; ends may be x2 and y2."""
@@ -178,12 +189,16 @@ def _marks(
         aside=f"round((datum.key - datum.query) * (turned ? height : width) / {frame.columns})",
         end=f"{_GAP - 6} * (turned ? width / {frame.height} : 1)",
     ).transform_calculate(path=path)
-    height = f"{frame.top} / datum.shown"  # the displayed heads share the height of the words
+    # The displayed heads share the height of the words, or what is below them.
+    first, room = str(frame.bottom), str(frame.top)
+    if frame.level:
+        first = f"(turned ? {first} : {frame.bottom + _LINE})"
+        room = f"(turned ? {room} : {8 * frame.h})"
     cells = seen.transform_filter(_isolated(otherwise="false")).transform_calculate(
         left="datum.key - 0.5",
         right="datum.key + 0.5",
-        y=f"{frame.bottom} + {height} * (datum.rank - 1)",
-        y2=f"{frame.bottom} + {height} * datum.rank",
+        y=f"{first} + {room} / datum.shown * (datum.rank - 1)",
+        y2=f"{first} + {room} / datum.shown * datum.rank",
     )
     pale = alt.Scale(domain=[0, 1], range=[0, 0.45])  # for on the cells stand the words
     shade = alt.FillOpacity("strength:Q", scale=pale, legend=None)
@@ -201,7 +216,7 @@ def _marks(
 
 
 def _words(words: list[str], above: bool, frame: _Frame) -> "list[alt.Chart]":
-    """One row of words, set vertically; each has a box, first as a background, then as a button."""
+    """One row of words; each has a box, first as a background, then as a button."""
     import altair as alt
 
     edge, far = (frame.top, 0) if above else (frame.bottom, frame.height)
@@ -213,8 +228,20 @@ def _words(words: list[str], above: bool, frame: _Frame) -> "list[alt.Chart]":
         for i, word in enumerate(words)
     ]  # fmt: skip
     base = alt.Chart(alt.Data(values=rows))
-    align: Literal["left", "right"] = "left" if above else "right"
-    text = base.mark_text(angle=270, baseline="middle", align=align, fontSize=12)
+    expr = lambda in_columns, else_: alt.ExprRef(f"turned ? {in_columns!r} : {else_!r}")
+    towards, away = ("right", "left") if above else ("left", "right")
+    style: dict[str, Any] = {"angle": expr(0, 270), "align": expr(towards, away), "fontSize": 12}
+    style |= {"baseline": "middle"}
+    if frame.level:
+        style = {"align": expr(towards, "center"), "fontSize": expr(12, 13)}
+        style |= {"baseline": expr("middle", "bottom" if above else "top")}
+        style |= {"dy": expr(0, -5 if above else 5)}
+        upright = edge + _LINE * (-1 if above else 1)
+        base = base.transform_calculate(
+            end=f"turned ? datum.end : {upright}",
+            far=f"turned ? datum.far : {upright if above else frame.ends[0]}",
+        )
+    text = base.mark_text(**style)
     box = frame.at("left", "edge", x2="right", y2="far")
     fit = frame.at("left", "edge", x2="right", y2="end")
     return [
@@ -273,9 +300,12 @@ def attention_lines(
             raise InputError(f"expected {expected}; got {given}")
 
     words = [f"{i + 1} {word}" for i, word in enumerate(shown.queries)]
-    origins = [None, *range(len(words))]
-    labels = ["every word", *words]
-    from_word: Any = {"from": alt.binding_select(options=origins, labels=labels, name="From ")}
+    attends = (shown.weights >= threshold).any(dim=-1).any(dim=1).any(dim=0)
+    origins = [i for i in range(len(words)) if attends[i]]  # the words that have lines
+    labels = ["every word", *(words[i] for i in origins)]
+    from_word: Any = {
+        "from": alt.binding_select(options=[None, *origins], labels=labels, name="From ")
+    }
     numbers = alt.binding_select(options=list(range(1, layers + 1)), name="Layer ")
     pointer: dict[str, Any] = {"on": "rect:pointerover", "clear": "rect:pointerout"}
     legend = alt.selection_point(
@@ -284,11 +314,14 @@ def attention_lines(
     )  # fmt: skip
     kept = alt.selection_point(
         name="kept", fields=["from"], on="rect:click", clear="dblclick", toggle=False,
-        bind=from_word, value=alt.Undefined if query is None else [{"from": query}],
+        bind=from_word if len(origins) > 1 else alt.Undefined,
+        value=alt.Undefined if query is None else [{"from": query}],
     )  # fmt: skip
     frame = _Frame(shown)
     cells, lines = _marks(shown, legend, frame, full, threshold)
     shade, upper, touch = _words(shown.queries, True, frame)
+    if len(origins) < len(words):
+        touch = touch.transform_filter(alt.FieldOneOfPredicate("from", oneOf=origins))
     shade_below, lower, touch_below = _words(shown.keys, False, frame)
     chart = alt.layer(
         shade, shade_below, cells, lines.add_params(legend), upper, lower,
@@ -301,9 +334,10 @@ def attention_lines(
         alt.param(name="turned", value=False),  # in two columns of words, as on a phone
     ).properties(
         width="container" if frame.columns <= 36 else 18 * frame.columns,
-        height=frame.height,
+        height=frame.ends[0] - frame.ends[1],
         description=_describe(shown, layer, heads, query),
-        usermeta={"turned": 19 * frame.columns},  # the height on a phone, in two columns of words
+        # On a phone, in two columns of words: the height, and the ends of what was the height.
+        usermeta={"turned": 19 * frame.columns, "down": [frame.height, 0]},
     )
 
 
