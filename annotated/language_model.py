@@ -1,4 +1,4 @@
-"""A Model that Speaks (chapters/language-model.md).
+"""A model that speaks (chapters/language-model.md).
 
 Generated from the chapters by book/extract.py; edit the chapter instead.
 """

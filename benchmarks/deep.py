@@ -1,7 +1,7 @@
 """Sixteen layers in both orders, at many rates: `python -m benchmarks.deep --help`.
 
 Writes deep.csv: the losses, by order, learning rate, warmup and seed, with which the model of the
-page "Thirteen Diffs" learns to repeat the token before. Each loss is the mean of ten updates.
+page "Thirteen diffs" learns to repeat the token before. Each loss is the mean of ten updates.
 """
 
 from itertools import product

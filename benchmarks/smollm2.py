@@ -1,6 +1,6 @@
 """Measure a published language model: `python -m benchmarks.smollm2 --help`.
 
-The measurements of SmolLM2-135M-Instruct on the pages "A Model that Speaks" and "What Heads Do":
+The measurements of SmolLM2-135M-Instruct on the pages "A model that speaks" and "What heads do":
 beam search, mistakes of a loader, and the attention of heads. The passages that people wrote are
 those of GUM (set ANNOTATED_DATA).
 """

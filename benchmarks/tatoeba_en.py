@@ -1,4 +1,4 @@
-"""Train the language model of *A Model that Speaks*: `python -m benchmarks.tatoeba_en --help`.
+"""Train the language model of *A model that speaks*: `python -m benchmarks.tatoeba_en --help`.
 
 The paper's model without its encoder: a decoder-only model of 1.3 million weights, on the English
 sentences of Tatoeba. Each ends with the end symbol, after which another begins, in random order.

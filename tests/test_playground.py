@@ -118,13 +118,28 @@ def test_the_address_keeps_all_settings(tab, address: str) -> None:
               "norm, model B": "first",
               "residual, model B": "none", "warmup, model A": "none", "scale, model B": "none",
               "smoothing, model A": "0.1"}  # fmt: skip
+    tab.locator("summary").click()
     for name, option in chosen.items():
         tab.get_by_label(name).select_option(label=option)
     kept = tab.evaluate("location.href")
     visit(tab, kept)
+    assert tab.get_by_label("Symbols").is_visible()  # the table, because many parts differ
     for name, option in chosen.items():
         found = tab.get_by_label(name).evaluate("(select) => select.selectedOptions[0].text")
         assert found == option, name
+
+
+def test_a_single_part_that_differs_is_chosen_at_the_names(tab, address: str) -> None:
+    visit(tab, address)
+    names = tab.locator(".runs-side .name")
+    assert [name.split("\n")[0].strip() for name in names.all_inner_texts()] == [
+        "A, positions:", "B, positions:"
+    ]  # fmt: skip
+    names.nth(1).get_by_label("positions, model B").select_option(label="learned")
+    wait_for(tab, "untrained")
+    assert "b.positions=learned" in tab.evaluate("location.hash")
+    tab.locator("summary").click()
+    assert tab.locator("tbody tr:visible").count() == 7
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The runs of "Thirteen Diffs": equal weights, experts, rates, and a queue that goes on."""
+"""The runs of "Thirteen diffs": equal weights, experts, rates, and a queue that goes on."""
 
 import json
 import re
@@ -211,9 +211,3 @@ def test_runs_are_told_apart_by_their_text(tmp_path: Path, monkeypatch: pytest.M
     more.to_csv(tmp_path / "since-2017-running.csv", index=False)
     assert set(pictures.small_runs()["dev_loss"]) == {4.0, 3.9}
     assert set(pictures.small_runs("running")["dev_loss"]) == {5.0}
-
-
-def test_an_interval_in_a_line_has_the_color_of_its_verdict() -> None:
-    better, gray = pictures.interval(-0.1, 0.02, "better"), "no clear difference"
-    assert 'd="M48.0 6H60.0"' in better and 'cx="54.0"' in better and "--layer" in better
-    assert "--layer" not in pictures.interval(0.0, 0.02, gray)

@@ -32,7 +32,9 @@ def draw_differences(
     """
     means = rows.drop_duplicates("row")
     across = alt.X("difference").scale(
-        domainMin=-0.35, domainMax=alt.ExprRef("width < 400 ? 0.05 : 0.27"), nice=False
+        domainMin=alt.ExprRef("width < 400 ? -0.42 : -0.35"),
+        domainMax=alt.ExprRef("width < 400 ? 0.05 : 0.27"),
+        nice=False,
     )
     by_row = alt.Chart(rows).encode(charts.grouped(groups, 145))
     marks = by_row.encode(
@@ -46,13 +48,13 @@ def draw_differences(
     )
     head = pd.DataFrame([{"row": next(iter(groups)), "for": "what it is for"}])
     number = by_row.mark_text(align="right", fontSize=13).encode(
-        x=alt.datum(-0.3), text=alt.Text("mean:Q", format="+.3f")
+        x=alt.datum(-0.31), text=alt.Text("mean:Q", format="+.3f")
     )
     return alt.layer(
         alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(strokeDash=[4, 4]).encode(x="x:Q"),
         marks.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), x2="high:Q").properties(data=means),
         marks.mark_point(filled=True, size=60, opacity=0.75).encode(
-            across.title("← lower loss (nats)").axis(
+            across.title("← better: loss, in nats").axis(
                 orient="top",
                 titleAnchor="start",
                 domain=False,
@@ -65,26 +67,13 @@ def draw_differences(
         words.mark_text(align="left", fontSize=13, fontWeight=600).properties(data=head),
         title=alt.Title(
             title,
-            subtitle="Loss against the model of 2017: three pairs of runs, and the 95% interval of "
-            "their mean. Blue: clearly lower; gray: not clear; orange: clearly higher.",
+            subtitle="Three seeds, each against the model of 2017, and the 95% interval of their "
+            "mean",
         ),
         width="container",
         height=alt.Step(20),
         description="Difference of the loss from the model of 2017, by change and seed. Means: "
-        + "; ".join(f"{row.row.replace('|', ', ')} {row.mean:+.2f}" for row in means.itertuples()),
-    )
-
-
-def interval(mean: float, half: float, verdict: str) -> str:
-    """A small picture of an interval, as in `draw_differences`, for a line of text."""
-    x, color = lambda value: round(84 + 300 * value, 1), VERDICTS[verdict]
-    color = f"var(--layer, {color})" if verdict == "better" else color
-    return (
-        '<svg aria-hidden="true" width="150" height="18" viewBox="0 0 100 12" '
-        'style="float: right; margin-top: 3px">'
-        f'<path d="M{x(0)} 0v12" stroke="currentColor" stroke-dasharray="2 2" />'
-        f'<path d="M{x(mean - half)} 6H{x(mean + half)}" stroke="{color}" stroke-width="2" />'
-        f'<circle cx="{x(mean)}" cy="6" r="3" fill="{color}" /></svg>'
+        + "; ".join(f"{row.row.replace('|', ', ')} {row.mean:+.3f}" for row in means.itertuples()),
     )
 
 

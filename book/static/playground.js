@@ -112,6 +112,9 @@ window.playground = (() => {
   const percent = (share) => `${Math.round(100 * share)}%`;
   const nats = (loss) => `${loss.toFixed(2)} nats`;
 
+  const told = (heads) =>
+    ["one head", "heads 1 and 2", `heads 1 to ${heads}`][Math.min(heads, 3) - 1];
+
   // Weights of a head (n, n), a row for each query.
   function drawHead(canvas, weights, n, color) {
     if (canvas.width !== 8 * n) Object.assign(canvas, { width: 8 * n, height: 8 * n });
@@ -126,12 +129,13 @@ window.playground = (() => {
 
   // One of the two models: its worker, its numbers, and what is shown of it.
   function makeRun(name, changed, code) {
-    const head = make("p", { className: "name" });
+    const named = make("span");
+    const head = make("p", { className: "name" }, named);
     const title = make("p", { className: "note" });
     const heads = make("div", { className: "heads" });
     const answer = make("p", { className: "translation" });
     const element = make("section", { ariaLabel: `Model ${name}` }, head, title, answer, heads);
-    const run = { name, element, losses: [], updates: 0, solved: 0 };
+    const run = { name, element, head, named, losses: [], updates: 0, solved: 0 };
     let [worker, streak, canvases] = [null, 0, []];
     const send = (message) => worker.postMessage(message);
     Object.assign(run, { send });
@@ -146,10 +150,10 @@ window.playground = (() => {
           make("canvas", { role: "img", ariaLabel: `Layer ${layer + 1}, head ${head + 1}` }),
         ),
       );
-      const named = canvases.map((row, i) =>
-        make("div", {}, make("span", {}, `Layer ${i + 1}`), ...row),
+      const layers = canvases.map((row, i) =>
+        make("div", {}, make("span", {}, `Layer ${i + 1}, ${told(row.length)}`), ...row),
       );
-      heads.replaceChildren(...named);
+      heads.replaceChildren(...layers);
     }
 
     run.start = (settings, text) => {
@@ -186,7 +190,6 @@ window.playground = (() => {
       const { color } = getComputedStyle(heads); // first, because later it would wait for a layout
       const { updates, losses, right, seen, text } = run;
       const sofar = `loss ${losses.at(-1)?.toFixed(3)}, ${right} of ${run.settings.batch} right`;
-      head.textContent = run.own ? `${name}, ${run.own}` : name;
       title.textContent = updates ? `update ${updates}, ${sofar}` : "untrained";
       const marks = Array.from(run.answer, (symbol, i) =>
         make(symbol === wanted?.[i] ? "span" : "del", { textContent: symbol }),
@@ -313,7 +316,7 @@ window.playground = (() => {
         return make("td", {}, side[key].element);
       });
       const head = make("th", { scope: "row" }, make("a", { href: link, title: says }, name));
-      return make("tr", {}, head, ...cells);
+      return Object.assign(make("tr", {}, head, ...cells), { key });
     });
     const titles = ["Parts", "A", "B"].map((textContent) =>
       make("th", { scope: "col", textContent }),
@@ -328,6 +331,13 @@ window.playground = (() => {
     const toggle = () => (isRunning() ? halt() : go());
     const play = button({ className: "run", textContent: "Play", onclick: toggle });
     const step = button({ textContent: "Step", onclick: () => go(1) });
+    const others = make(
+      "details",
+      {},
+      make("summary", { textContent: "Symbols, and all other parts of both models" }),
+      controls(shared.length),
+      table,
+    );
     const again = button({ textContent: "Reset", onclick: () => reset() });
     const copy = button({
       className: "link",
@@ -399,16 +409,31 @@ window.playground = (() => {
       return { ...DEFAULTS, ...Object.fromEntries(all.map(([key, { value }]) => [key, value])) };
     };
 
-    // Each model is named by what is special in it, and the rows of these parts stand out.
+    // A single part in which the models differ is chosen at their names, all others in the table.
+    let front = null;
+    function arrange() {
+      const isApart = (key) => sides[0][key].value !== sides[1][key].value;
+      const keys = Object.keys(SWITCHES).filter(isApart);
+      front = keys.length === 1 ? keys[0] : null;
+      others.open ||= keys.length > 1;
+      for (const row of rows) {
+        row.hidden = row.key === front;
+        for (const [i, side] of sides.entries())
+          (row.hidden ? runs[i].head : row.cells[i + 1]).append(side[row.key].element);
+      }
+    }
+
+    // Each model is named by what is special in it.
     function tellApart() {
       const different = apart(runs);
-      for (const [i, run] of runs.entries())
-        run.own = different.map(([{ name }, ...set]) => `${name}: ${set[i]}`).join(", ");
-      for (const [i, part] of Object.values(SWITCHES).entries())
-        rows[i].classList.toggle(
-          "differs",
-          different.some(([each]) => each === part),
+      const isFront = (part) => part === SWITCHES[front];
+      for (const [i, run] of runs.entries()) {
+        const told = different.flatMap(([part, ...set]) =>
+          isFront(part) ? [] : `${part.name}: ${set[i]}`,
         );
+        if (front) told.push(`${SWITCHES[front].name}:`);
+        run.named.textContent = [run.name, ...told].join(", ");
+      }
     }
 
     // Starts both models again, and keeps their settings in the address.
@@ -439,6 +464,7 @@ window.playground = (() => {
       for (const [i, side] of sides.entries())
         for (const key of Object.keys(SWITCHES))
           side[key].select.selectedIndex = read("ab"[i], key);
+      arrange();
     }
     // Settings by the address: those of an experiment, or all.
     function follow() {
@@ -477,11 +503,11 @@ window.playground = (() => {
     const recorded = dataOf(box);
     box.append(
       controls(play, step, again, note, copy),
-      controls(typed, ...Object.values(shared)),
+      controls(typed, shared.task, shared.seed),
       make("div", { className: "runs-side" }, ...runs.map(({ element }) => element)),
       curves.element,
       seen,
-      table,
+      others,
     );
     Object.assign(box, { role: "group", ariaLabel: "Two models that learn" });
     for (const place of Object.keys(EXPERIMENTS)) {

@@ -72,19 +72,19 @@ window.sampler = (() => {
       return spans;
     });
     rove(element);
-    const key = "outline: the model’s probability · filled: how often it is drawn";
-    element.append(make("p", { className: "note", textContent: key }));
+    const key = "Bar: how often it is drawn; stroke: its probability";
+    element.prepend(make("p", { className: "note", textContent: key }));
     // Of each: name, probability, share of the draws (0: cut), id.
     function show(shown) {
       rows = shown;
       const most = Math.max(...rows.flatMap(([, probability, share]) => [probability, share]));
-      element.style.setProperty("--full", most < 0.25 ? 0.25 : most < 0.5 ? 0.5 : 1);
+      element.style.setProperty("--full", Math.ceil(10 * most) / 10);
       for (const [i, [name, number, bar]] of parts.entries()) {
         const [text, probability, share] = rows[i];
         name.textContent = text;
         number.textContent = share ? percent(share) : "cut";
         bar.style = `--probability: ${probability}; --share: ${share}`;
-        const row = element.children[i];
+        const row = element.children[i + 1];
         row.classList.toggle("cut", !share);
         row.title = `${text}: ${percent(probability)} for the model`;
       }
