@@ -53,7 +53,7 @@ def draw_gains(
     ]
     arrows = alt.Chart(best).encode(across, up, color)
     names = arrows.encode(alt.X("end:Q"), text="told").mark_text(
-        align="right", dx=-6, dy=-23, fontSize=13, fontWeight=700, lineBreak="\n"
+        align="right", dx=-6, dy=-27, fontSize=13, fontWeight=700, lineBreak="\n"
     )
     general = alt.Chart(pd.DataFrame([start | {"label": "the general model"}]))
     general = general.encode(across, up)
@@ -70,7 +70,10 @@ def draw_gains(
         base.mark_rule().encode(alt.X("general low:Q"), alt.X2("general high:Q")),
         base.mark_rule().encode(alt.Y("captions low:Q"), alt.Y2("captions high:Q")),
         base.mark_point(size=70, opacity=1),
-        base.mark_text(**beside, fontSize=12).encode(text=alt.Text("pairs:Q", format=",")),
+        base.mark_text(**beside, fontSize=12).encode(text="said:N")
+        .transform_calculate(
+            said="format(datum.pairs, ',') + (datum.captions > 30 ? ' captions' : '')"
+        ),
         general.mark_point(size=70, color=charts.PALETTE[6], opacity=1),
         general.mark_text(align="right", dx=8, dy=20, fontSize=13).encode(text="label"),
     ).properties(
@@ -78,7 +81,7 @@ def draw_gains(
         height=300,
         title=alt.Title(
             "Trained on captions alone, the model forgets most of its general French",
-            subtitle="Numbers: captions learned from; crosses: 95% intervals",
+            subtitle="Crosses: 95% intervals",
         ),
         description=f"BLEU on captions and on general text. The general model: "
         f"{start['captions']:.1f} and {start['general']:.1f}; {'; '.join(told)}.",
