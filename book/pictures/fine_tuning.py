@@ -70,7 +70,8 @@ def draw_gains(
         base.mark_rule().encode(alt.X("general low:Q"), alt.X2("general high:Q")),
         base.mark_rule().encode(alt.Y("captions low:Q"), alt.Y2("captions high:Q")),
         base.mark_point(size=70, opacity=1),
-        base.mark_text(**beside, fontSize=12).encode(text="said:N")
+        base.mark_text(**beside, fontSize=12)
+        .encode(text="said:N")
         .transform_calculate(
             said="format(datum.pairs, ',') + (datum.captions > 30 ? ' captions' : '')"
         ),
