@@ -334,6 +334,17 @@ def test_one_length_for_two_sections(chart) -> None:
     assert {"12 steps", "11 layers", "4 layers", "1 layer"} <= set(opened.texts())
 
 
+def test_a_word_shows_its_lines_of_attention(chart) -> None:
+    opened = chart("by-hand")
+    word = lambda text: opened.box.locator("svg.marks text").get_by_text(text, exact=True)
+    plain, followed = (word(text).get_attribute("fill") for text in ("Mann", "fährt"))
+    assert plain != followed
+    word("Mann").hover()
+    opened.values()
+    assert word("Mann").get_attribute("fill") == followed
+    assert word("fährt").get_attribute("fill") == plain
+
+
 def test_table_1_as_curves(chart) -> None:
     opened, d, k = chart("4-why-self-attention", "Compare"), 512, 3
     formulas = {

@@ -15,9 +15,10 @@ LAYERS = {"encoder": 0, "cross": -1}  # whose attention is drawn
 STRIPS = {"rows": (34, 56), "memory": (122, 144)}
 GAPS = {"encoder": (60, 118), "cross": (148, 212)}
 HEIGHT, GERMAN = 238, 228
-SAID = {14: "1 pieces", 45: "2 numbers", 89: "3–7 attention", 133: "7 memory",
+SAID = {14: "1 pieces", 45: "2 numbers", 89: "3–6 attention", 133: "7 memory",
         180: "8 attention", GERMAN: "9–10 German"}  # fmt: skip
-FOLLOWED = "riding", "fährt"  # in blue
+FOLLOWED = "riding", "fährt"  # in blue, until a reader points at another word
+LEAST = 0.1  # weight that is drawn
 
 
 def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
@@ -41,6 +42,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         for kind, read in zip(GAPS, (english, german), strict=True)
         for word, x2, row in zip(read, below[kind], given[kind], strict=True)
         for x, weight in enumerate(row)
+        if weight > LEAST
     )  # fmt: skip
     width = rows[0].size(1)
     rows = [part[:, :SHOWN] / part[:, :SHOWN].abs().max() for part in rows]
@@ -57,9 +59,15 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         columns=["x", "y", "word"],
     )
     names = pd.DataFrame({"y": [*SAID], "name": [*SAID.values()]})
-    left = alt.ExprRef("width < 500 ? -1.3 : -1.9")  # room for the names
+    left = -1.9  # room for the names
     blue, *_, gray = charts.PALETTE
-    followed = alt.FieldOneOfPredicate(field="word", oneOf=[*FOLLOWED])
+    followed = alt.selection_point(
+        name="followed",
+        fields=["word"],
+        value=[{"word": word} for word in FOLLOWED],
+        on="@words_marks:pointerover",
+        clear=False,
+    )
     across = alt.X("x:Q", axis=None).scale(
         domainMin=left, domainMax=len(english) - 0.5, nice=False, zero=False
     )
@@ -84,25 +92,29 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
             y2="y2",
             color=alt.Color("share:Q", legend=None).scale(domain=[-1, 1], domainMid=0),
         ),
-        alt.Chart(words)
+        alt.Chart(words, name="words")
         .mark_text(fontSize=alt.ExprRef("width < 500 ? 12 : 15"), fontWeight=600)
         .encode(
             **place,
             text="word",
             color=alt.when(followed).then(alt.value(blue)),
-        ),
+        )
+        .add_params(followed),
         alt.Chart(names)
-        .transform_calculate(said="width < 500 ? split(datum.name, ' ')[0] : datum.name")
-        .mark_text(align="left", fontSize=14)
+        .transform_calculate(said="width < 500 ? split(datum.name, ' ') : datum.name")
+        .mark_text(
+            align="left",
+            dy=alt.ExprRef("width < 500 ? -7 : 0"),
+            fontSize=alt.ExprRef("width < 500 ? 12 : 14"),
+        )
         .encode(x=alt.value(0), y=down, text="said:N"),
     ).properties(
         width="container",
         height=HEIGHT,
         title=alt.Title(
             "From letters to numbers, and from numbers to German",
-            subtitle="At the left, the stations of this page. Strips: numbers below zero in blue, "
-            f"above in orange, {SHOWN} of the {width} in each row. Lines: weights of attention, "
-            f"in blue those of {' and '.join(FOLLOWED)}.",
+            subtitle=f"At the left, the stations. Strips: {SHOWN} of {width} numbers, blue below "
+            "zero, orange above. Lines: weights of attention. Point at a word to see its own.",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
         "attention to the rows after the encoder; lines of attention from these to the German "
