@@ -41,6 +41,11 @@ WRONG: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("return b", "return b, shift", "yours gives"),
         ("return b", "pass", "returns nothing"),
     ],
+    ("2-background", "layers_between"): [
+        ("((k - 1) / 2)", "(k - 1)", "half as far"),
+        ("math.ceil(", "math.floor(", "round up"),
+        ("math.ceil(D / ((k - 1) / 2))", "D / ((k - 1) / 2)", "has to be whole"),
+    ],
     ("3-3-feed-forward", "identity"): [
         ("torch.cat([eye, -eye])", "torch.cat([eye, 0 * eye])", "Negative numbers become 0"),
         ('"weight": both.T', '"weight": both.T.abs()', "lose their sign"),
