@@ -350,6 +350,7 @@
     const asked = new URLSearchParams(location.search);
     const selects = ["section", "verdict"].map((name) => {
       const options = [...new Set(rows.map((row) => row.dataset[name]))];
+      if (name === "section") options.sort();
       const offered = options.map((value) => new Option(value.replace("'", "’"), value));
       const select = make("select", { name, onchange: show }, new Option("all", ""), ...offered);
       if (options.includes(asked.get(name))) select.value = asked.get(name);
