@@ -103,7 +103,7 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         "layer per word, dilated ones double their stride in each layer, and self-attention needs "
         "a single layer.",
         width="container",
-        height=360,
+        height=392,
     ).add_params(
         length(),
         *(alt.param(name, expr=expr) for name, expr in sizes.items()),
