@@ -327,7 +327,7 @@ def test_one_length_for_two_sections(chart) -> None:
     opened = chart("1-introduction", length)
     opened.controls[length].evaluate(SET, "12")
     assert opened.values() == ["12"]
-    assert "Recurrent: 12 steps to the last output" in opened.texts()
+    assert "Recurrent: 12 steps" in opened.texts()
     opened.tab.wait_for_timeout(500)  # the browser hands what is kept to another process
     opened = chart("2-background", length)
     assert opened.values() == ["12"]

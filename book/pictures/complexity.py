@@ -31,21 +31,21 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     }
     compare = alt.binding_radio(options=list(columns), name="Compare ")
     points = pd.DataFrame(
-        [(kind, 2 ** (e / 2)) for kind in kinds for e in range(2, 25)], columns=["layer", "n"]
+        [(kind, 2 ** (e / 2)) for kind in kinds for e in range(6, 25)], columns=["layer", "n"]
     )
     dashes = alt.StrokeDash("layer:N").legend(None)
     dashes = dashes.scale(domain=list(kinds), range=list(kinds.values()))
     # At the end there is room for what a curve is called.
-    end = alt.ExprRef("width - (width < 500 ? 128 : 225)")
+    end = alt.ExprRef("width - (width < 500 ? 128 : 165)")
     x = alt.X("n:Q").title("length (positions, log scale)")
-    x = x.scale(type="log", base=2, domain=[2, 4096], range=[0, end], nice=False)
+    x = x.scale(type="log", base=2, domain=[8, 4096], range=[0, end], nice=False)
     y = alt.Y("value:Q").title(None)
-    y = y.scale(type="log", domainMin=alt.ExprRef("column == 'work' ? 1000 : 0.6"), nice=False)
+    y = y.scale(type="log", domainMin=alt.ExprRef("column == 'work' ? 10000 : 0.6"), nice=False)
     short = "replace(format(datum.value, '~s'), 'G', 'B')"
     short = f"column == 'work' ? {short} : format(datum.value, ',')"
     shades = [charts.LAYERS[kind.split()[0]] for kind in kinds]
     valued = lambda chart: chart.transform_calculate(value=table.replace("\n", " ")).encode(
-        x.axis(values=[2, 8, 64, 512, 4096], grid=False, titleAnchor="end"),
+        x.axis(values=[8, 64, 512, 4096], grid=False, titleAnchor="end"),
         y.axis(values=[10**e for e in range(11)], labelExpr=short, grid=False),
         alt.Color("layer:N").scale(domain=list(kinds), range=shades).legend(None),
     )
@@ -59,8 +59,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         said="column != 'work' ? ': ' + format(datum.value, ',.0f') : width < 500 ? '' : "
         "': ' + replace(format(datum.value, '.2s'), 'G', 'B')",
         name=f"{together} ? 'all others' : {dilated} ? (width < 500 ? 'dilated conv.' : "
-        "'dilated convolution') : width < 500 && datum.layer == 'restricted self-attention' ? "
-        "'restricted' : datum.layer",
+        "'dilated convolution') : split(datum.layer, ' ')[0]",
     )
     ours = "datum.layer == 'self-attention'"
     at_end = {"align": "left", "fontSize": 13, "aria": False}

@@ -38,10 +38,10 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
             new = range(layers, last + 1)  # layers that shorter sentences do not need
             dots += [(panel, n, *place) for place in product(range(max(LENGTHS)), new)]
             layers = last + 1
-            names.append((panel, n, last, KINDS[kind], f"{count} {unit}{'s' * (count > 1)}"))
+            names.append((panel, n, count, KINDS[kind], f"{count} {unit}{'s' * (count > 1)}"))
     stops = pd.DataFrame(stops, columns=["panel", "n", "order", "position", "layer", "count"])
     dots = pd.DataFrame(dots, columns=["panel", "from", "position", "layer"])
-    names = pd.DataFrame(names, columns=["panel", "n", "layer", "name", "length"])
+    names = pd.DataFrame(names, columns=["panel", "n", "count", "name", "length"])
 
     # Four panels side by side, or two above two on a phone; all in one picture, in pixels.
     sizes = {
@@ -49,12 +49,16 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         "high": "width > 560 ? height : height / 2 - 8",
         "wide": "width / across",
         "right": "(wide - 44) / max(n - 1, 3)",  # from one position to the next
-        "up": "min(56, (high - 92) / max(n - 1, 2))",  # from one layer to the next
+        "up": "min(56, (high - 108) / max(n - 1, 2))",  # from one layer to the next
         "room": "pow(min(17, 0.9 * min(right, up)), 2)",
     }
     left, floor = "datum.panel % across * wide", "floor(datum.panel / across) * (high + 16) + high"
     place = {"x": f"{left} + 14 + right * datum.position", "y": f"{floor} - 36 - up * datum.layer"}
     heads = {"x": f"{left} + 6", "y": f"{floor} - high + 8", "below": f"{floor} - high + 30"}
+    heads |= {
+        "bar": f"{floor} - high + 48",
+        "until": f"{heads['x']} + (wide - 28) * datum.count / n",
+    }
     foot = {"x": f"{left} + 6", "y": f"{floor} - 12", "end": f"{left} + 22 + right * (n - 1)"}
     kind = f"{list(KINDS)}[datum.panel]"
     now = lambda data, of="datum.n == n", **places: (
@@ -85,6 +89,9 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         title.mark_text(align="left", fontWeight="bold").encode(
             x, alt.Y("below:Q", scale=None), color, text="length:N", size=large
         ),
+        title.mark_rule(strokeWidth=5).encode(
+            x, alt.Y("bar:Q", scale=None), color, x2=alt.X2("until:Q")
+        ),
         words.mark_text(align="left", fontSize=12, text="first word").encode(x, y),
         words.mark_text(align="right", fontSize=12, text="last word").encode(
             alt.X("end:Q", scale=None), y
@@ -96,7 +103,7 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         "layer per word, dilated ones double their stride in each layer, and self-attention needs "
         "a single layer.",
         width="container",
-        height=360,
+        height=392,
     ).add_params(
         length(),
         *(alt.param(name, expr=expr) for name, expr in sizes.items()),

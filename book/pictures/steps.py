@@ -15,30 +15,27 @@ def length() -> alt.Parameter:
 
 def draw_steps(words: list[str]) -> alt.LayerChart:
     """A sentence read by two layers; each output has the number of the step that computes it."""
-    floor = {"recurrent": 5.9, "self-attention": 0}  # each layer has a band of the picture
+    bands = {"recurrent": (9, 11.5), "self-attention": (1.4, 6)}  # the heights of words and outputs
     positions = range(1, len(words) + 1)
     outputs = pd.DataFrame(
-        (name, t, words[t - 1], low + 1.4, low + 4.4, t if name == "recurrent" else 1)
-        for name, low in floor.items()
+        (name, t, words[t - 1], *band, t if name == "recurrent" else 1)
+        for name, band in bands.items()
         for t in positions
     ).set_axis(["layer", "start", "word", "y", "y2", "step"], axis=1)
     # From each input to its state, from state to state, and from all words to all outputs.
-    arrows = [("recurrent", t, t, 7.6, 10.3, True) for t in positions]
-    arrows += [("recurrent", t, t + 1, 10.3, 10.3, True) for t in positions]
-    arrows += [("self-attention", s, t, 1.9, 4.4, False) for s in positions for t in positions]
+    arrows = [("recurrent", t, t, 9.3, 11.5, True) for t in positions]
+    arrows += [("recurrent", t, t + 1, 11.5, 11.5, True) for t in positions]
+    arrows += [("self-attention", s, t, 1.8, 6, False) for s in positions for t in positions]
     arrows = pd.DataFrame(arrows, columns=["layer", "start", "end", "y", "y2", "chain"])
-    label = (
-        "datum.layer == 'recurrent' ? 'Recurrent: ' + n + ' steps to the last output' : "
-        "'Self-attention: 1 step to every output'"
-    )
+    label = "datum.layer == 'recurrent' ? 'Recurrent: ' + n + ' steps' : 'Self-attention: 1 step'"
 
     margin = "min(0.6, 40 * (n - 1) / (width - 80))"  # at most 40 pixels at either side
     ends = alt.ExprRef(f"1 - {margin}"), alt.ExprRef(f"n + {margin}")
     x = alt.X("start:Q").axis(None)
     x = x.scale(domainMin=ends[0], domainMax=ends[1], nice=False, zero=False)
-    y, y2 = (alt.Y(f"{name}:Q").axis(None).scale(domain=[0, 11.6]) for name in ("y", "y2"))
-    shades = [charts.LAYERS[name] for name in floor]
-    color = alt.Color("layer:N").legend(None).scale(domain=list(floor), range=shades)
+    y, y2 = (alt.Y(f"{name}:Q").axis(None).scale(domain=[0, 12.9]) for name in ("y", "y2"))
+    shades = [charts.LAYERS[name] for name in bands]
+    color = alt.Color("layer:N").legend(None).scale(domain=list(bands), range=shades)
     on_node = alt.condition("datum.layer == 'recurrent'", alt.value("#18181b"), alt.value("white"))
     lines = alt.Chart(arrows).transform_filter("datum.start <= n && datum.end <= n")
     lines = lines.encode(x, y, x2="end", y2="y2")
@@ -68,11 +65,13 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         heads.mark_text(align="left", fontSize=15, fontWeight="bold").encode(
             x=alt.value(0), y="top:Q", color=color, text="label:N"
         ),
-        title="A step for each word, or one step for all",
+        title=alt.TitleParams(
+            alt.expr("'Recurrence takes ' + n + ' steps to the last output, self-attention one'")
+        ),
         description="The same sentence read by two layers; each output has the number of the "
         "step in which it can be ready. In the recurrent layer arrows lead from state to state and "
         "the numbers count up to the length. In self-attention arrows lead from every word to "
         "every output, and every output has the number 1.",
         width="container",
-        height=315,
+        height=350,
     ).add_params(length())

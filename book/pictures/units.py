@@ -7,16 +7,15 @@ from torch import Tensor
 
 from book import charts
 
-# Where the name of a dot stands: how it is aligned, and its distance from the dot in pixels.
-SIDES = {"right": ("left", 11, 0), "left": ("right", -11, 0), "above": ("center", 0, -12)}
+# Where the name of a dot stands: how it is aligned, and how far to the right of the dot.
+SIDES = {"right": ("left", 11), "left": ("right", -11)}
 
 
 def box(x: float, y: float, name: str, side: str) -> tuple[float, float, float, float]:
     """What a name beside a dot covers in a wide drawing: left, right, bottom, top."""
     wide = 0.16 * len(name)
-    start = {"right": x + 0.2, "left": x - 0.2 - wide, "above": x - wide / 2}[side]
-    middle = y + 0.04 * (side == "above")
-    return start, start + wide, middle - 0.025, middle + 0.025
+    start = {"right": x + 0.2, "left": x - 0.2 - wide}[side]
+    return start, start + wide, y - 0.025, y + 0.025
 
 
 def draw_units(
@@ -50,16 +49,14 @@ def draw_units(
             beside = [(right - x, abs(up - y)) for right, up in map(at, named)]
             left = any(0 < right < 1.6 and up < 0.035 for right, up in beside)
             sides[i] = "left" if left else "right"
-        # Where there is room, also those that are on and not added, and the reverse.
-        taken = [(x, x, y, y) for x, y in dots.values()]
+        # Where there is room, also some that are on and not added, and the reverse.
+        taken = [(0, 0, -1, 1), *((x, x, y, y) for x, y in dots.values())]  # the axis; dots
         taken += [box(*dots[i], names[i], side) for i, side in sides.items()]
         for i in (i for i in (*most, *near) if i not in both | named):
-            for side in SIDES:
-                x, x2, y, y2 = covered = box(*dots[i], names[i], side)
-                if all(b < x or x2 < a or d < y or y2 < c for a, b, c, d in taken):
-                    sides[i] = side
-                    taken.append(covered)
-                    break
+            x, x2, y, y2 = covered = box(*dots[i], names[i], "right")
+            if len(sides) < 7 and all(b < x or x2 < a or d < y or y2 < c for a, b, c, d in taken):
+                sides[i] = "right"
+                taken.append(covered)
         rows += [
             (unit, names[i], round(x, 2), round(y, 2), i in both, i in named, sides.get(i, ""))
             for i, (x, y) in dots.items()
@@ -78,7 +75,7 @@ def draw_units(
     zero = alt.Chart(pd.DataFrame([{"answer": 0}])).encode(x)
     kinds = {
         "datum.named": {"fontSize": 15, "fontWeight": 600},
-        "!datum.named && width >= 400": {"fontSize": 13},
+        "!datum.named && datum.side && width >= 400": {"fontSize": 13},
     }
     return alt.layer(
         zero.mark_rule(color=gray),
@@ -86,15 +83,15 @@ def draw_units(
         zero.mark_text(align="left", dx=8, y=8, fontSize=13, text="on →"),
         seen.mark_circle().encode(
             color=both(blue, gray),
-            opacity=alt.condition("datum.answer > 0 || datum.side", alt.value(1), alt.value(0.35)),
+            opacity=alt.condition(" || ".join(kinds), alt.value(1), alt.value(0.35)),
             size=both(130, 30),
             tooltip=["piece", "answer", "likeness"],
         ),
         *(
             seen.transform_filter(f"datum.side == '{side}' && {kind}")
-            .mark_text(align=align, dx=dx, dy=dy, **look)
+            .mark_text(align=align, dx=dx, **look)
             .encode(color=both(blue, gray), text="piece")
-            for side, (align, dx, dy) in SIDES.items()
+            for side, (align, dx) in SIDES.items()
             for kind, look in kinds.items()
         ),
         title=alt.TitleParams(alt.expr(f"{titles}[unit]")),
