@@ -444,7 +444,7 @@ window.figure1 = (() => {
 
     ask(asking) {
       const { sentence } = this.first;
-      const about = `Type a sentence, such as a caption of a photo, to follow it instead (which loads the model, ${asking.dataset.megabytes} MB; nothing is sent).`;
+      const about = `Type a sentence, such as a photo’s caption, to follow it (loads the model, ${asking.dataset.megabytes} MB; nothing is sent).`;
       const said = make("p", { className: "said", role: "status", textContent: about });
       this.say = (text) => {
         said.textContent = text;
