@@ -880,6 +880,8 @@ def test_figure_1_is_clicked_marked_and_played(visit) -> None:
     box("Multi-Head Attention, encoder").click()
     percent = max(shown["weights"]["encoder"][2][bicycle])
     expect(told).to_contain_text(re.compile(f"“bicycle” attends to.*{percent}%"))
+    most = shown["weights"]["encoder"][2][bicycle].index(percent)
+    expect(words.nth(most).locator(".turn text")).to_have_text(f"{percent}%")
     assert drawn(words.nth(bicycle)) == strip("encoder", 2 + 8, bicycle)
     expect(pieces).to_have_count(0)
     tab.keyboard.press("ArrowUp")

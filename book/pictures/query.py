@@ -62,27 +62,30 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     )
     meanings = [{-1: "thing", 0: "neither", 1: "person"}[value] for value in frame["value"]]
     named = zip(words, meanings, frame["value"], strict=True)
-    frame["meaning"] = [f"{w}\n{m}: {value:g}".replace("-", "−") for w, m, value in named]
+    frame["named"] = [f"{w}\n{m}: {value:g}".replace("-", "−") for w, m, value in named]
     frame["over"], frame["up"] = [0.15, -0.15, -0.85], [-0.24, 0.82, -0.76]  # places of the labels
     keyed = (
         alt.Chart(frame)
         .transform_calculate(weight="weights[datum.i]")
-        .transform_calculate(label="datum.key + ', weight ' + format(datum.weight, '.2f')")
+        .transform_calculate(
+            label="datum.key + ', weight ' + format(datum.weight, '.2f')",
+            meaning=f"datum.named + ({narrow} ? '' : ' × ' + format(datum.weight, '.2f'))",
+        )
     )
     sized = lambda channel, sizes: (
         channel("weight:Q").legend(None).scale(domain=[0, 1], range=sizes)
     )
     on_strip = lambda data, value: data.transform_calculate(
-        along=f"{narrow} ? 1.6 * {value} : 3.7",
+        along=f"{narrow} ? 1.6 * {value} : 3.52",
         strip=f"{narrow} ? -1.2 - 48 / {unit} : 0.65 + 1.1 * {value}",
     ).encode(x="along:Q", y="strip:Q")
     strip = on_strip(keyed, "datum.value")
     one = alt.Chart(pd.DataFrame({"zero": [0]}))
     answer = on_strip(one, "answer").transform_calculate(told="'answer ' + format(answer, '.2f')")
     total = one.transform_calculate(
-        along=f"{narrow} ? 0 : 3.5",
-        strip=f"{narrow} ? -1.2 - 16 / {unit} : -0.8",
-        told=f"({narrow} ? '' : 'sum of weight × value\\n') + {sum_of}",
+        along=f"{narrow} ? 0 : 3.52",
+        strip=f"{narrow} ? -1.2 - 16 / {unit} : 2.1",
+        told=f"{narrow} ? {sum_of} : 'answer = sum of value × weight'",
     ).encode(x="along:Q", y="strip:Q")
     arrow = one.transform_calculate(x="query_x", y="query_y")
     lines = [(i, -1.2, i, 2.2) for i in range(-2, 3)] + [(-2.2, i, 2.2, i) for i in range(-1, 3)]
@@ -149,7 +152,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             fontWeight="bold",
             color=orange,
         ).encode(text="told:N"),
-        total.mark_text(fontSize=13, lineBreak="\n", fontWeight="bold").encode(text="told:N"),
+        total.mark_text(fontSize=13, fontWeight="bold").encode(text="told:N"),
         title=alt.TitleParams(alt.expr(f"width < 480 ? ({title}) : join({title}, ' ')")),
         description="The keys of bicycle, man and a, lines of length 1 in the plane, and a query "
         "that can be moved. The width of each line shows the key's attention weight, which is "

@@ -293,14 +293,17 @@ window.figure1 = (() => {
     box.scrollTop += Math.min(0, top - room - seen.top) || Math.max(0, bottom + room - seen.bottom);
   }
 
-  function paint(rows, numbers, turned, shown) {
+  // At the right end of a row: by how much it has turned, or what the marked row takes from it.
+  function paint(rows, numbers, shown, turned, weights) {
     for (const [i, row] of rows.entries()) {
       row.ariaHidden = i >= shown;
       const [, , strip, turn] = row.childNodes;
       const degrees = turned?.[i];
-      turn.setAttribute("visibility", degrees === undefined ? "hidden" : "inherit");
+      for (const ray of turn.querySelectorAll("path"))
+        ray.setAttribute("visibility", degrees === undefined ? "hidden" : "inherit");
       turn.querySelector(".ray").style.transform = `rotate(${-(degrees ?? 0)}deg)`;
-      turn.lastChild.textContent = `${degrees}°`;
+      const weight = weights?.[i] > 1 ? `${weights[i]}%` : "";
+      turn.lastChild.textContent = degrees === undefined ? weight : `${degrees}°`;
       for (const [k, cell] of strip.childNodes.entries()) {
         const value = numbers ? numbers[i * CELLS + k] : 0;
         cell.setAttribute("class", value < 0 ? "below" : "above");
@@ -441,7 +444,7 @@ window.figure1 = (() => {
 
     ask(asking) {
       const { sentence } = this.first;
-      const about = `Type a sentence, such as a caption of a photo, to follow it instead (which loads the model, ${asking.dataset.megabytes} MB; nothing is sent).`;
+      const about = `Type a sentence, such as a photo’s caption, to follow it (loads the model, ${asking.dataset.megabytes} MB; nothing is sent).`;
       const said = make("p", { className: "said", role: "status", textContent: about });
       this.say = (text) => {
         said.textContent = text;
@@ -510,9 +513,12 @@ window.figure1 = (() => {
       const marked = markedOf(view, data);
       const writes = view.stack === "decoder"; // what the encoder has made stays as it is
       const { length } = data.source;
-      if (writes) paint(rows.encoder, strips.encoder.at(-1), null, length);
-      else paint(rows.encoder, vectors, turned, length);
-      paint(rows.decoder, writes && vectors, turned, writes ? view.pieces : 0);
+      const kind = KIND[`${view.stack} ${view.box}`];
+      const reads = kind === "cross" ? "encoder" : view.stack;
+      const weights = { [reads]: kind && data.weights[kind][view.layer][marked] };
+      if (writes) paint(rows.encoder, strips.encoder.at(-1), length, null, weights.encoder);
+      else paint(rows.encoder, vectors, length, turned, weights.encoder);
+      paint(rows.decoder, writes && vectors, writes ? view.pieces : 0, turned, weights.decoder);
       captions.encoder.textContent = writes ? "memory" : place;
       captions.decoder.textContent = writes ? place : "the decoder waits for the encoder";
       setMark.encoder(view.marks.encoder);
