@@ -103,7 +103,8 @@ def test_citations_and_the_paper_layer_have_the_papers_numbers() -> None:
 def test_the_front_page_counts_every_claim_of_the_index() -> None:
     row = r'<tr data-section="[^"]*" data-verdict="([^"]*)"'
     rows = Counter(map(unescape, re.findall(row, html("claims"))))
-    parts = re.findall(r'href="claims\.html\?([^"#]+)#the-claims"[^>]*>\S (\d+)</a>', html("index"))
+    link = r'href="claims\.html\?([^"#]+)#the-claims"[^>]*>\S <span>[^<]*</span> (\d+)</a>'
+    parts = re.findall(link, html("index"))
     counts = {parse_qs(unescape(query))["verdict"][0]: int(number) for query, number in parts}
     assert counts == rows and rows.total() >= 50
 
@@ -691,6 +692,7 @@ def test_a_chart_opens_as_large_as_the_window_and_as_it_was_set(visit) -> None:
     button = chart.get_by_role("button", name="Enlarge")
     button.press("Enter")
     dialog = tab.get_by_role("dialog")
+    dialog.locator("svg.marks").wait_for()
     large, box = dialog.locator("svg.marks"), chart.locator("svg.marks").bounding_box()
     expect(large).to_have_css("transform", re.compile(r"matrix\(1\.[5-9]|matrix\(2"))
     assert large.bounding_box()["width"] > 1.5 * box["width"]
