@@ -6,7 +6,7 @@ import pandas as pd
 from book import charts
 
 NAMES = {"fine-tuned": "captions alone", "mixed": "with as many general pairs"}
-PLACES = {("mixed", 2000): (16, 13), ("mixed", 8000): (-12, 21)}  # of a number, from its point
+PLACES = {("mixed", 2000): (8, 13), ("mixed", 8000): (-20, 24)}  # of a number, from its point
 
 
 def draw_gains(
@@ -53,7 +53,7 @@ def draw_gains(
     ]
     arrows = alt.Chart(best).encode(across, up, color)
     names = arrows.encode(alt.X("end:Q"), text="told").mark_text(
-        align="right", dx=-6, dy=-27, fontSize=13, fontWeight=700, lineBreak="\n"
+        align="right", dx=-6, dy=-31, fontSize=13, fontWeight=700, lineBreak="\n"
     )
     general = alt.Chart(pd.DataFrame([start | {"label": "the general model"}]))
     general = general.encode(across, up)

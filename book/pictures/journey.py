@@ -113,8 +113,8 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         height=HEIGHT,
         title=alt.Title(
             "From letters to numbers, and from numbers to German",
-            subtitle=f"At the left, the stations below. Strips: {SHOWN} of {width} numbers, darker if "
-            "farther from 0. Lines: weights of attention. Point at a word, or tap it.",
+            subtitle=f"At the left, the stations below. Strips: {SHOWN} of {width} numbers, darker "
+            "if farther from 0. Lines: weights of attention. Point at a word, or tap it.",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
         "attention to the rows after the encoder; lines of attention from these to the German "
