@@ -6,7 +6,7 @@ import pandas as pd
 from book import charts
 
 NAMES = {"fine-tuned": "captions alone", "mixed": "with as many general pairs"}
-PLACES = {("mixed", 2000): (6, 16), ("mixed", 8000): (9, 31)}  # of a number, from its point
+PLACES = {("mixed", 2000): (8, 13), ("mixed", 8000): (-20, 24)}  # of a number, from its point
 
 
 def draw_gains(
@@ -42,7 +42,7 @@ def draw_gains(
         tooltip=["name", "pairs", *(alt.Tooltip(test, format=".1f") for test in half)],
     )
     beside = {"dx": "datum.right", "dy": "datum.down"}
-    beside["align"] = "datum.right < 0 ? 'right' : 'left'"
+    beside["align"] = "datum.down < 0 ? 'right' : 'left'"
     beside = {name: alt.ExprRef(expression) for name, expression in beside.items()}
     lost = (start["general"] - means["general"]).groupby(means["arm"]).agg(["min", "max"])
     best = means.loc[means.groupby("arm")["general"].idxmax()]
@@ -53,7 +53,7 @@ def draw_gains(
     ]
     arrows = alt.Chart(best).encode(across, up, color)
     names = arrows.encode(alt.X("end:Q"), text="told").mark_text(
-        align="right", dx=-6, dy=-27, fontSize=13, fontWeight=700, lineBreak="\n"
+        align="right", dx=-6, dy=-31, fontSize=13, fontWeight=700, lineBreak="\n"
     )
     general = alt.Chart(pd.DataFrame([start | {"label": "the general model"}]))
     general = general.encode(across, up)
@@ -66,7 +66,7 @@ def draw_gains(
         arrows.mark_rule().encode(x2="end"),
         arrows.mark_point(shape="triangle-left", size=60, opacity=1, xOffset=18),
         names,
-        base.mark_line(strokeWidth=1.5),
+        base.mark_line(strokeWidth=4, opacity=0.3),
         base.mark_rule().encode(alt.X("general low:Q"), alt.X2("general high:Q")),
         base.mark_rule().encode(alt.Y("captions low:Q"), alt.Y2("captions high:Q")),
         base.mark_point(size=70, opacity=1),

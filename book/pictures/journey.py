@@ -9,7 +9,7 @@ from annotated.data import encode_source
 from annotated.machinery.translator import Translator
 from book import charts
 
-SHOWN = 32  # of the numbers in a row
+SHOWN = 16  # of the numbers in a row
 LAYERS = {"encoder": 0, "cross": -1}  # whose attention is drawn
 # The places of all parts, from the top, in pixels.
 STRIPS = {"rows": (34, 56), "memory": (122, 144)}
@@ -45,10 +45,10 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         if weight > LEAST
     )  # fmt: skip
     width = rows[0].size(1)
-    rows = [part[:, :SHOWN] / part[:, :SHOWN].abs().max() for part in rows]
+    rows = [(part[:, :SHOWN] / part[:, :SHOWN].abs().max()).abs() for part in rows]
     cells = pd.DataFrame(
         {"x": i + 0.9 * (k / SHOWN - 0.5), "x2": i + 0.9 * ((k + 1) / SHOWN - 0.5),
-         "y": place[0], "y2": place[1], "share": round(number, 2)}
+         "y": place[0], "y2": place[1], "size": round(number, 2)}
         for place, part in zip(STRIPS.values(), rows, strict=True)
         for i, row in enumerate(part.tolist())
         for k, number in enumerate(row)
@@ -59,7 +59,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         columns=["x", "y", "word"],
     )
     names = pd.DataFrame({"y": [*SAID], "name": [*SAID.values()]})
-    left = -1.9  # room for the names
+    left = "width < 500 ? -1.2 : -1.9"  # room for the names
     blue, *_, gray = charts.PALETTE
     followed = alt.selection_point(
         name="followed",
@@ -69,7 +69,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         clear=False,
     )
     across = alt.X("x:Q", axis=None).scale(
-        domainMin=left, domainMax=len(english) - 0.5, nice=False, zero=False
+        domainMin=alt.ExprRef(left), domainMax=len(english) - 0.5, nice=False, zero=False
     )
     down = alt.Y("y:Q", axis=None).scale(domain=[HEIGHT, 0], nice=False)
     place = {"x": across, "y": down}
@@ -90,7 +90,8 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
             **place,
             x2="x2",
             y2="y2",
-            color=alt.Color("share:Q", legend=None).scale(domain=[-1, 1], domainMid=0),
+            color=alt.value(gray),
+            opacity=alt.Opacity("size:Q", legend=None),
         ),
         alt.Chart(words, name="words")
         .mark_text(fontSize=alt.ExprRef("width < 500 ? 12 : 15"), fontWeight=600)
@@ -101,10 +102,9 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         )
         .add_params(followed),
         alt.Chart(names)
-        .transform_calculate(said="width < 500 ? split(datum.name, ' ') : datum.name")
+        .transform_calculate(said="width < 500 ? split(datum.name, ' ')[0] : datum.name")
         .mark_text(
             align="left",
-            dy=alt.ExprRef("width < 500 ? -7 : 0"),
             fontSize=alt.ExprRef("width < 500 ? 12 : 14"),
         )
         .encode(x=alt.value(0), y=down, text="said:N"),
@@ -113,8 +113,8 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         height=HEIGHT,
         title=alt.Title(
             "From letters to numbers, and from numbers to German",
-            subtitle=f"At the left, the stations. Strips: {SHOWN} of {width} numbers, blue below "
-            "zero, orange above. Lines: weights of attention. Point at a word to see its own.",
+            subtitle=f"At the left, the stations below. Strips: {SHOWN} of {width} numbers, darker "
+            "if farther from 0. Lines: weights of attention. Point at a word, or tap it.",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
         "attention to the rows after the encoder; lines of attention from these to the German "
