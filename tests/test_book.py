@@ -1056,7 +1056,7 @@ def test_a_training_is_played_as_a_film(visit) -> None:
     assert place.bounding_box()["height"] == height
     place.get_by_role("button", name="Pause").click()
     compare(2)
-    top, bottom = (place.locator(part).bounding_box() for part in (".controls", ".curves"))
+    top, bottom = (place.locator(part).bounding_box() for part in (".controls", ".matrix"))
     assert bottom["y"] + bottom["height"] - top["y"] <= 600  # control and response on one screen
     tab.set_viewport_size({"width": 1280, "height": 800})
     place.get_by_role("button", name="Play", exact=True).click()

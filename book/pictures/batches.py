@@ -64,19 +64,18 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     blue, orange, *_ = charts.PALETTE
     ticks = alt.Axis(
         values=[-74, -44, -14, 14, 44, 74],
-        labelExpr="width < 400 && abs(datum.value) == 14 ? '' "
-        ": abs(datum.value) == 44 ? '0 pieces' : '30'",
+        labelExpr="abs(datum.value) == 44 ? '0 pieces' : '30'",
         grid=False,
     )
     across = alt.X("from:Q").title(None).axis(ticks).scale(domain=[-85, 85], nice=False)
     colors = alt.Scale(domain=["pieces", "padding"], range=[blue, orange])
-    pale = alt.Scale(domain=["pieces", "padding"], range=[0.45, 1])
+    pale = alt.Scale(domain=["pieces", "padding"], range=[0.75, 0.5])
     font = alt.ExprRef("width < 400 ? 12 : 14")
     noted = alt.Chart(pd.DataFrame(notes))
-    below = alt.Chart(names).encode(across, y=alt.value(384))
+    below = alt.Chart(names).encode(across, y=alt.value(-8))
     sides = [
         below.transform_filter(alt.datum.side == side).mark_text(
-            text=told, align=align, fontSize=13
+            text=told, align=align, fontSize=13, color=blue
         )
         for side, told, align in (
             ("English", "← English", "right"),
@@ -96,10 +95,10 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
             tooltip=["order:N", "batch:Q", "side:N", "what:N", "count:Q"],
         ),
         noted.mark_text(align="left", fontSize=20, fontWeight="bold", color=orange).encode(
-            across, y=alt.value(-42), text="padding:N"
+            across, y=alt.value(-58), text="padding:N"
         ),
         noted.mark_text(align="left", fontSize=font).encode(
-            across, y=alt.value(-19), text="order:N"
+            across, y=alt.value(-35), text="order:N"
         ),
         *sides,
         usermeta={"columns": 2},

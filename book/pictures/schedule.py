@@ -25,9 +25,9 @@ def draw_rate(equation: str) -> alt.LayerChart:
         .axis(tickCount=6, **charts.UPRIGHT)
     )
     orange = charts.PALETTE[1]
-    theirs = updates.transform_calculate(rate=papers).mark_line(
-        strokeWidth=2, strokeDash=[7, 7], color=orange
-    )
+    theirs = updates.transform_calculate(rate=papers, yours=yours)
+    theirs = theirs.transform_filter("datum.rate != datum.yours")  # only where the two differ
+    theirs = theirs.mark_line(strokeWidth=2, strokeDash=[7, 7], color=orange)
     top = alt.Chart(alt.Data(values=[{}])).transform_calculate(step="warmup")
     top = top.transform_calculate(rate=yours).transform_calculate(
         text="'warmup of ' + format(warmup, ',') + ': peak ' + format(datum.rate, '.1f')",
@@ -49,9 +49,13 @@ def draw_rate(equation: str) -> alt.LayerChart:
         top.mark_point(size=90, opacity=1).encode(x, y),
         top.mark_text(**beside, fontSize=13, color=charts.PALETTE[0]).encode(x, y, text="text:N"),
         base.mark_point(size=90, opacity=1, color=orange).encode(x, y),
-        base.mark_text(align="left", dx=12, dy=-6, fontSize=13, color=orange).encode(
-            x, y, text="text:N"
-        ),
+        base.mark_text(
+            align="left",
+            dx=12,
+            dy=alt.ExprRef("warmup > 4000 ? -24 : -6"),  # above the other label
+            fontSize=13,
+            color=orange,
+        ).encode(x, y, text="text:N"),
         title="A shorter warmup peaks higher and joins the same curve",
         width="container",
         height=280,

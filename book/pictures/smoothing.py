@@ -17,22 +17,23 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     x = x.scale(domain=[0, 1.02], nice=False)
     y = (
         alt.Y("loss:Q")
-        .title("loss (nats)")
-        .axis(tickCount=4, **charts.UPRIGHT)
-        .scale(domain=[0, 4])
+        .title("loss above the least (nats)")
+        .axis(values=ticks, **charts.UPRIGHT)
+        .scale(domain=[-0.12, 1], nice=False)
     )
     curve = alt.Chart(alt.sequence(-4, 14, 0.05, as_="z")).mark_line(clip=True)
-    curve = curve.transform_calculate(p="1 / (1 + exp(-datum.z))").transform_calculate(loss=loss)
+    least = loss.replace("datum.p", f"min({right}, 0.999999)")
+    curve = curve.transform_calculate(p="1 / (1 + exp(-datum.z))")
+    curve = curve.transform_calculate(loss=f"{loss} - ({least})")
     target = alt.Chart(alt.Data(values=[{"from": 0}])).transform_calculate(p=right)
     rest = target.transform_calculate(one="1").mark_bar(color="#808080a0", height=18)
-    best = target.transform_calculate(p="min(datum.p, 0.999999)").transform_calculate(loss=loss)
+    best = target.transform_calculate(loss="0")
     said = best.transform_calculate(
-        text="'least loss ' + format(datum.loss, '.2f') + ' at ' + format(datum.p, '.2f')"
+        text=f"'least loss ' + format({least}, '.2f') + ' at ' + format(datum.p, '.2f')"
     )
-    over = alt.ExprRef("datum.loss < 0.5 ? -50 : 18")
     names = [
         target.transform_calculate(name=f"'{name} ' + format({share}, '.2f')")
-        .mark_text(align=align, fontSize=12, color=color)
+        .mark_text(align=align, fontSize=13, color=color)
         .encode(x=alt.value(place), y=alt.value(-70), text="name:N")
         for name, share, align, color, place in (
             ("the target: right token", "datum.p", "left", blue, 0),
@@ -46,7 +47,7 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
         rest.encode(x, x2="one:Q", y=alt.value(-52)),
         best.mark_rule(color=orange, strokeDash=[4, 3]).encode(x, y, y2=alt.value(-43)),
         best.mark_point(color=orange, size=110, opacity=1).encode(x, y),
-        said.mark_text(align="right", dx=-10, dy=over, fontSize=13, color=orange).encode(
+        said.mark_text(align="right", dx=-10, dy=18, fontSize=13, color=orange).encode(
             x, y, text="text:N"
         ),
         *names,
@@ -54,9 +55,9 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
         width="container",
         height=270,
         description="Above, the target as a bar: the share of the right token and that of all "
-        "others. Below, the loss against the probability that a model gives the right token and "
-        "even shares for the rest. Without smoothing the loss falls to zero at certainty. With "
-        "smoothing it is least where the bar changes color, and rises again toward certainty.",
+        "others. Below, how far the loss is above its least, against the probability that a model "
+        "gives the right token, with even shares for the rest. Without smoothing it is least at "
+        "certainty. With smoothing it is least where the bar changes color, and rises beyond.",
     ).add_params(
         charts.slider("epsilon", 0.1, 0, 0.3, 0.05, "Smoothing ε"),
         charts.menu("size", 37_000, [*sizes.values()], "Tokens K", labels=[*sizes]),

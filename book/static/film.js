@@ -9,7 +9,7 @@ window.film = (() => {
     [26, 126],
     [196, 44],
   ]; // their top and height: of the weight and of the loss
-  const [CELL, ROW, NAMES, TOP] = [21, 19, 104, 62]; // of the matrix of weights
+  const [CELL, ROW, NAMES, TOP] = [21, 18, 104, 62]; // of the matrix of weights
   const whole = (number) => number.toLocaleString("en");
 
   // ---------------------------------------------------------------------------------- numbers
@@ -73,9 +73,10 @@ window.film = (() => {
     const names = ["weight in the boxes", "loss in nats"].map((name, i) =>
       text(0, PANELS[i][0] - (i ? 18 : 12), name, "start", `line${i}`),
     );
-    const foot = [first, 100, ...film.moment].map((n, i) =>
-      text(x(n), FOOT + 14, whole(n), "middle", i > 1 ? "now" : ""),
+    const foot = [100, ...film.moment].map((n, i) =>
+      text(x(n), FOOT + 14, whole(n), "middle", i ? "now" : ""),
     );
+    foot.push(text(0, FOOT + 14, `update ${first}`, "start"));
     const moment = film.moment.map((n) => axis(`M${x(n)} ${PANELS[0][0]}V${FOOT}`));
     const band = shape("path", { class: "band" });
     const about = text(end, 0, "boxes of other words", "end");
@@ -89,7 +90,7 @@ window.film = (() => {
       "svg",
       { viewBox: `0 0 ${WIDTH} ${FOOT + 18}`, role: "img", class: "curves", "aria-label": label },
       ...[band, ...scales, ...moment, ...names, about, ...lines.flat(), ...dots, ...values],
-      ...[...foot, text(WIDTH, FOOT + 14, `${whole(last)} updates`, "end")],
+      ...[...foot, text(WIDTH, FOOT + 14, whole(last), "end")],
     );
 
     function show(now, head) {
@@ -146,13 +147,15 @@ window.film = (() => {
       ].map(([said, x, y]) => shape("text", { x, y }, said)),
     ];
     const place = { transform: `translate(${NAMES} ${TOP}) scale(${CELL} ${ROW})` };
-    const size = `0 0 ${NAMES + CELL * width + 2} ${TOP + ROW * height + 2}`;
+    const bottom = TOP + ROW * height + 16;
+    const size = `0 0 ${NAMES + CELL * width + 2} ${bottom + 5}`;
     const svg = shape(
       "svg",
       { viewBox: size, role: "img", class: "matrix" },
       ...source.map((word, k) => shape("text", { transform: turned(k), lang: "en" }, plain(word))),
       ...target.map((word, q) => shape("text", left(q), plain(word))),
       ...key,
+      shape("text", { x: 0, y: bottom }, "rows: a correct translation, which the model reads"),
       shape("g", place, frame, ...cells.flat(), ...boxes),
     );
     function show(rows) {
@@ -228,7 +231,7 @@ window.film = (() => {
       const rows = tableOf(frames[now], chosen.value);
       const weight = curves.show(now, chosen.value).toFixed(2);
       matrix.show(rows);
-      source.textContent = `Translation at update ${whole(frames[now].update)}`;
+      source.textContent = `The model itself writes at update ${whole(frames[now].update)}`;
       written.textContent = frames[now].translation;
       const told = `weight in the boxes ${weight}`;
       matrix.svg.ariaLabel = `Attention of the German words to the English words; ${told}`;
