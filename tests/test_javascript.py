@@ -924,6 +924,7 @@ def test_the_reader_decodes_beside_the_beam(tab, translators) -> None:
     assert told.inner_text().startswith(f"The beam wins: its score is {shown(best.score)}")
     drawn = place.locator("svg text").all_text_contents()
     assert {shown(each.score, 2) for each in (best, *others)} <= set(drawn)
+    place.get_by_text("Settings").click()
     place.get_by_label("α").select_option("0")
     assert f"{shown(best.log_prob)}, yours {shown(greedy.log_prob)}" in told.inner_text()
     place.get_by_label("α").select_option("0.6")
