@@ -335,7 +335,12 @@ window.decoder = (() => {
       const buttons = this.pieces.map(({ element }) => element);
       this.key = drawKey();
       const about = "Where it looks (last layer, mean of the heads)";
-      const looks = make("div", {}, make("p", { className: "key", textContent: about }), wide(this.looks));
+      const looks = make(
+        "div",
+        {},
+        make("p", { className: "key", textContent: about }),
+        wide(this.looks),
+      );
       const settings = controls(this.width, this.penalty);
       const key = make("span", { textContent: "The beam keeps the blue pieces" });
       box.classList.add("decoder");
