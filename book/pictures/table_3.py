@@ -19,7 +19,7 @@ PLACES = {  # of a name, from its point, in pixels; to the left, it ends there
     "base": (-13, -9), "A: h = 1": (-9, 1), "A: h = 4": (-9, 0), "A: h = 16": (11, -8),
     "A: h = 32": (36, 36), "B: d_k = 16": (-9, 1), "C: N = 4": (-9, 5), "C: d_ff = 1024": (-9, 2),
     "C: d_model = 1024": (9, 3), "C: d_model = 256": (7, 10), "D: dropout = 0.0": (9, -3),
-    "D: dropout = 0.2": (-5, -19), "D: label_smoothing = 0.0": (9, 7),
+    "D: dropout = 0.2": (-1, -16), "D: label_smoothing = 0.0": (9, 7),
     "D: label_smoothing = 0.2": (-9, 0), "E: positions = learned": (9, 2),
 }  # fmt: skip
 LED = ["A: h = 32", "D: dropout = 0.2"]  # to their names, by a line
