@@ -17,12 +17,13 @@ IN_WORDS = {
 }  # fmt: skip
 PLACES = {  # of a name, from its point, in pixels; to the left, it ends there
     "base": (-13, -9), "A: h = 1": (-9, 1), "A: h = 4": (-9, 0), "A: h = 16": (11, -8),
-    "A: h = 32": (9, 1), "B: d_k = 16": (-9, 1), "C: N = 4": (-9, 5), "C: d_ff = 1024": (-9, 2),
+    "A: h = 32": (36, 36), "B: d_k = 16": (-9, 1), "C: N = 4": (-9, 5), "C: d_ff = 1024": (-9, 2),
     "C: d_model = 1024": (9, 3), "C: d_model = 256": (7, 10), "D: dropout = 0.0": (9, -3),
-    "D: dropout = 0.2": (-2, -13), "D: label_smoothing = 0.0": (9, 7),
+    "D: dropout = 0.2": (-1, -16), "D: label_smoothing = 0.0": (9, 7),
     "D: label_smoothing = 0.2": (-9, 0), "E: positions = learned": (9, 2),
 }  # fmt: skip
-SAME = {"A: h = 32": "32 heads, keys of 32", "B: d_k = 32": ""}  # a point with two rows
+LED = ["A: h = 32", "D: dropout = 0.2"]  # to their names, by a line
+SAME = {"A: h = 32": "32 heads,\nkeys of 32", "B: d_k = 32": ""}  # a point with two rows
 KINDS = {"better on both": 0, "worse on both": 1, "neither": 6}  # with their colors
 
 
@@ -79,6 +80,13 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
         opacity=alt.condition(chosen, alt.value(1), alt.value(0.12)),
         tooltip=["row", "perplexity", "BLEU"],
     )
+    ends = {"x2Offset": "0.85 * datum.right", "y2Offset": "0.85 * datum.down"}
+    leaders = (
+        alt.Chart(rows[rows["row"].isin(LED)])
+        .transform_filter("group == 'all'")
+        .mark_rule(color=charts.PALETTE[6], **{name: alt.ExprRef(e) for name, e in ends.items()})
+        .encode(across, up, x2="perplexity", y2="BLEU")
+    )
     beside = {"dx": "datum.right", "dy": "datum.down"}
     beside["align"] = "datum.right < 0 ? 'right' : 'left'"
     beside["fontWeight"] = "datum.row == 'base' ? 600 : 400"
@@ -96,10 +104,11 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
         line.encode(up),
         corner(0, "left", 6, 8),
         corner(1, "right", -6, -10),
+        leaders,
         marks,
         points.transform_filter(chosen)
         .transform_calculate(told="group == 'all' ? datum.first : datum.name")
-        .mark_text(**beside, fontSize=12)
+        .mark_text(**beside, fontSize=12, lineBreak="\n")
         .encode(text="told:N"),
         usermeta={"columns": 2},
         width="container",

@@ -5,7 +5,7 @@ window.decoder = (() => {
   const { choice, wide, fade, dataOf, percent, wordOf } = window.elements;
   const { START, END, Token, Beam, score } = window.search;
   const [EXTRA, TEN, NARROW] = [50, 10, 500];
-  const [MASS, SLOT, END_ROOM] = [110, 15, 70]; // the width of all ribbons; room for labels
+  const [MASS, SLOT] = [110, 15]; // the width of all ribbons; room for labels
 
   // ------------------------------------------------------------------------ numbers and texts
 
@@ -181,15 +181,15 @@ window.decoder = (() => {
   // The ten pieces to choose from.
   function drawPieces(write) {
     return range(TEN).map((i) => {
-      const parts = ["name", "share", "number"].map((className) => make("span", { className }));
+      const parts = ["name", "number"].map((className) => make("span", { className }));
       const element = button({ onclick: () => write(i) }, ...parts);
       const show = (name, logProb, isKept, isOver) => {
         element.style.visibility = name === undefined ? "hidden" : "";
         if (name === undefined) return;
         const probability = Math.exp(logProb);
         parts[0].textContent = name;
-        parts[1].style = `--share: ${probability.toFixed(4)}`;
-        parts[2].textContent = percent(probability);
+        element.style.setProperty("--share", probability.toFixed(4));
+        parts[1].textContent = percent(probability);
         element.classList.toggle("both", isKept);
         const kept = isKept ? ", the beam keeps it" : "";
         const ariaLabel = `${name}, ${percent(probability)}${kept}`;
@@ -209,12 +209,10 @@ window.decoder = (() => {
     const { path } = mine;
     const lettersOf = ({ id, ended }) => (ended ? 4 : wordOf(reader.nameOf(id)).length);
     const widthOf = (each) => 10 + 7 * lettersOf(each); // an end has its score
-    const toCome = scroller.clientWidth < NARROW ? [] : steps.slice(time + 1).flat();
+    const toCome = steps.slice(time + 1).flat();
     const ends = toCome.filter(({ ended }) => ended);
-    const more = ends.length ? END_ROOM : 0;
-    const room = { width: scroller.clientWidth - more, widthOf };
-    const { columns, places, height, ...drawn } = placesOf({ steps, path, time, size, ...room });
-    const width = drawn.width + more;
+    const room = { width: scroller.clientWidth, widthOf };
+    const { columns, places, height, width } = placesOf({ steps, path, time, size, ...room });
     const inBeam = new Set(steps.flat());
     // Named are the ways to what is open now or complete.
     const written = steps.slice(0, time + 1).flat();
@@ -227,6 +225,9 @@ window.decoder = (() => {
     for (const each of columns.flat()) {
       const place = places.get(each);
       const parent = places.get(each.before);
+      const middle = place.y + place.tall / 2;
+      // The words of a ribbon that hardly bends stand on one line.
+      place.middle = Math.abs(middle - parent?.middle) < 5 ? parent.middle : middle;
       const later = each.length > time;
       const { area, contour } = ribbonOf(place, parent);
       const kinds = {
@@ -240,7 +241,7 @@ window.decoder = (() => {
       const group = shape("g", { class: names.join(" ") }, shape("path", { d: area }));
       group.append(shape("path", { class: "contour", d: contour }));
       if (parent && !later) {
-        const [x, y] = [place.x + place.broad / 2, place.y + place.tall / 2];
+        const [x, y] = [place.x + place.broad / 2, place.middle];
         const write = (text, dy) => shape("text", { x, y: y + dy, "text-anchor": "middle" }, text);
         if (alive.has(each)) {
           group.append(write(wordOf(reader.nameOf(each.id)), each.ended ? -2 : 4));
@@ -257,7 +258,8 @@ window.decoder = (() => {
     fade(scroller);
   }
 
-  // The last words of outputs to come, each once, at the widest ribbon that ends with it.
+  // The last words of outputs to come, each once, in the widest ribbon that ends with it, if it has
+  // room for them.
   function endsOf(ends, places, reader) {
     const last = (each) =>
       reader
@@ -268,9 +270,9 @@ window.decoder = (() => {
     for (const each of [...ends].sort((one, two) => places.get(one).tall - places.get(two).tall)) {
       widest.set(last(each), places.get(each));
     }
-    return [...widest].map(([word, { x, y, broad, tall }]) =>
-      shape("text", { x: x + broad + 5, y: y + tall / 2 + 4 }, `… ${word}`),
-    );
+    const write = ([word, { x, y, broad, tall }]) =>
+      shape("text", { x: x + broad - 5, y: y + tall / 2 + 4, "text-anchor": "end" }, `… ${word}`);
+    return [...widest].filter(([, { tall }]) => tall > 2 * SLOT).map(write);
   }
 
   function drawKey() {
@@ -315,7 +317,7 @@ window.decoder = (() => {
       this.penalty = choice("Length penalty α", alphas, 2, () => this.show());
       this.back = button({ textContent: "Back", onclick: () => this.move(() => this.goBack()) });
       this.next = button({ textContent: "Step", onclick: () => this.move(() => this.step()) });
-      this.play = button({ className: "run", textContent: "Play", onclick: () => this.toggle() });
+      this.play = button({ textContent: "Play", onclick: () => this.toggle() });
       this.scroller = wide();
       this.status = make("p", { className: "told", role: "status" });
       this.aim = make("strong");
@@ -330,26 +332,30 @@ window.decoder = (() => {
       for (const row of this.cells) row[1].lang = to;
       this.result = Object.assign(this.cells[0][1], { className: "translation" });
       const body = make("tbody", {}, ...this.cells.map((row) => make("tr", {}, ...row)));
-      const told = (textContent, ...all) => make("div", {}, make("p", { textContent }), ...all);
       const buttons = this.pieces.map(({ element }) => element);
-      const next = told("Choose a piece (blue: the beam keeps it)", ...buttons);
       this.key = drawKey();
-      const looks = told("Where it looks (last layer, mean of the heads)", wide(this.looks));
-      looks.prepend(make("table", { className: "kept" }, body));
+      const about = "Where it looks (last layer, mean of the heads)";
+      const looks = make(
+        "div",
+        {},
+        make("p", { className: "key", textContent: about }),
+        wide(this.looks),
+      );
+      const settings = controls(this.width, this.penalty);
+      const key = make("span", { textContent: "The beam keeps the blue pieces" });
       box.classList.add("decoder");
       box.append(
-        make("p", { className: "chart-title" }, this.aim),
-        controls(this.back, this.next, this.play, this.width, this.penalty),
+        make("p", { className: "chart-title" }, this.aim, key),
         this.status,
-        make(
-          "div",
-          { className: "choosing" },
-          next,
-          looks,
-          make("div", {}, this.key, this.scroller),
-        ),
+        make("div", { className: "choosing" }, ...buttons),
+        controls(this.back, this.next, this.play),
+        this.key,
+        this.scroller,
+        make("table", { className: "kept" }, body),
+        looks,
         this.input.form,
         this.input.form.nextElementSibling,
+        make("details", {}, make("summary", { textContent: "Settings" }), settings),
         note,
       );
     }
