@@ -49,7 +49,7 @@ def fitted(spec: dict[str, Any], width: int) -> dict[str, Any]:
         turn(spec, width)
     legend = {"columns": meta.get("columns", 1)}
     if turned:
-        legend = {"columns": 4, "rowPadding": 12, "symbolSize": 196}
+        legend = {"columns": 8, "columnPadding": 12, "titleOrient": "top", "symbolSize": 196}
     for part in parts(spec):
         if isinstance(part.get("legend"), dict):
             part["legend"] |= legend

@@ -85,7 +85,9 @@
         if (key === "legend" && value)
           Object.assign(
             value,
-            turned ? { columns: 4, rowPadding: 12, symbolSize: 196 } : { columns },
+            turned
+              ? { columns: 8, columnPadding: 12, titleOrient: "top", symbolSize: 196 }
+              : { columns },
           );
         if (typeof value === "object" && key !== "datasets") narrow(value);
       }

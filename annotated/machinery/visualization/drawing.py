@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _GAP = 110  # pixels between the two rows of words
 _LINE = 22  # height of a row of words that are not turned
+_CELL = 12  # height of a cell that stands below a word
 
 
 def _weight_rows(weights: Tensor) -> list[dict[str, Any]]:
@@ -98,7 +99,7 @@ class _Frame:
     """Coordinates: one unit to the right is one word, one unit down is one pixel.
 
     The words above end at `top`, and those below begin at `bottom`. Few short words are `level`,
-    and the cells of the heads then stand below them; in two columns all words have the same room.
+    and the cells of the heads then stand below them, or, in two columns, beside them.
     """
 
     def __init__(self, shown: AttentionWeights) -> None:
@@ -106,17 +107,19 @@ class _Frame:
 
         longest, self.h = max(map(len, [*shown.queries, *shown.keys])), shown.weights.size(1)
         self.columns = max(len(shown.queries), len(shown.keys))
-        self.top = max(12 + 7 * longest, 8 * self.h)
-        self.bottom, self.height = self.top + _GAP, 2 * self.top + _GAP
         self.across = alt.Scale(domain=[-0.5, self.columns - 0.5], nice=False, zero=False)
         self.level = all(
             3.2 * len(one + other) + 4 < 700 / self.columns
             for words in (shown.queries, shown.keys)
             for one, other in pairwise(words)
         )
+        self.cells = _CELL * self.h  # the room for cells that do not stand behind the words
+        self.top = 12 + 7 * longest if self.level else max(12 + 7 * longest, 8 * self.h)
+        self.bottom = self.top + _GAP
+        self.height = self.bottom + self.top + self.level * self.cells
         self.ends = [self.height, 0]
         if self.level:
-            self.ends = [self.bottom + _LINE + 8 * self.h, self.top - _LINE]
+            self.ends = [self.bottom + _LINE + self.cells, self.top - _LINE]
         self.down = alt.Scale(domain=self.ends, nice=False)
 
     def at(self, x: str, y: str, **ends: str) -> dict[str, Any]:
@@ -141,7 +144,10 @@ def _opacity(strength: str, full: float = 1.0) -> "alt.Opacity":
 def _marks(
     shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame, full: float, threshold: float
 ) -> "list[alt.Chart]":
-    """Curves between words and, if a word is isolated, one cell per head under each key."""
+    """Curves between words and, if a word is isolated, one cell per head under each key.
+
+    Below a word there is room for the number of a head, which stands in its strongest cell.
+    """
     import altair as alt
 
     word = lambda words, place: f"{json.dumps(words)}[datum.{place}]"
@@ -190,17 +196,24 @@ def _marks(
         end=f"{_GAP - 6} * (turned ? width / {frame.height} : 1)",
     ).transform_calculate(path=path)
     # The displayed heads share the height of the words, or what is below them.
-    first, room = str(frame.bottom), str(frame.top)
+    first, room = str(frame.bottom), frame.top
     if frame.level:
-        first = f"(turned ? {first} : {frame.bottom + _LINE})"
-        room = f"(turned ? {room} : {8 * frame.h})"
+        first = f"(turned ? {frame.bottom + frame.top} : {frame.bottom + _LINE})"
+        room = frame.cells
     cells = seen.transform_filter(_isolated(otherwise="false")).transform_calculate(
         left="datum.key - 0.5",
         right="datum.key + 0.5",
         y=f"{first} + {room} / datum.shown * (datum.rank - 1)",
+        middle=f"{first} + {room} / datum.shown * (datum.rank - 0.5)",
         y2=f"{first} + {room} / datum.shown * datum.rank",
     )
-    pale = alt.Scale(domain=[0, 1], range=[0, 0.45])  # for on the cells stand the words
+    strongest = (
+        cells.transform_joinaggregate(most="max(weight)", groupby=["head"])
+        .transform_filter("datum.weight == datum.most")
+        .mark_text(fontSize=12, aria=False)
+        .encode(**frame.at("key", "middle"), text="head:N")
+    )
+    pale = alt.Scale(domain=[0, 1], range=[0, 0.6 if frame.level else 0.45])  # under letters
     shade = alt.FillOpacity("strength:Q", scale=pale, legend=None)
     box = frame.at("left", "y", x2="right", y2="y2")
     return [
@@ -212,6 +225,7 @@ def _marks(
             shape=alt.Shape("path:N", scale=None),
             stroke=alt.Stroke("head:N", legend=None, scale=colors),
         ),
+        *[strongest] * frame.level,
     ]
 
 
@@ -318,13 +332,13 @@ def attention_lines(
         value=alt.Undefined if query is None else [{"from": query}],
     )  # fmt: skip
     frame = _Frame(shown)
-    cells, lines = _marks(shown, legend, frame, full, threshold)
+    cells, lines, *numbered = _marks(shown, legend, frame, full, threshold)
     shade, upper, touch = _words(shown.queries, True, frame)
     if len(origins) < len(words):
         touch = touch.transform_filter(alt.FieldOneOfPredicate("from", oneOf=origins))
     shade_below, lower, touch_below = _words(shown.keys, False, frame)
     chart = alt.layer(
-        shade, shade_below, cells, lines.add_params(legend), upper, lower,
+        shade, shade_below, cells, *numbered, lines.add_params(legend), upper, lower,
         touch.add_params(kept, alt.selection_point(name="above", fields=["from"], **pointer)),
         touch_below.add_params(alt.selection_point(name="below", fields=["to"], **pointer)),
         data=alt.Data(values=_weight_rows(shown.weights)),
