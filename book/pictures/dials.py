@@ -23,7 +23,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         }
         for pos, row in enumerate(table.tolist())
     ]
-    pos = charts.slider("pos", 31, 0, 60, 1, "Position")
+    pos = charts.slider("pos", 46, 0, 60, 1, "Position")
     k = charts.slider("k", 90, 0, len(table) - 61, 1, "Offset k")
     blue, orange, *_, grey = charts.PALETTE
     color = alt.Color("hand:N", legend=None)
