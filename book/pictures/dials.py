@@ -23,8 +23,8 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         }
         for pos, row in enumerate(table.tolist())
     ]
-    pos = charts.slider("pos", 45, 0, 60, 1, "Position")
-    k = charts.slider("k", 8, 0, len(table) - 61, 1, "Offset k")
+    pos = charts.slider("pos", 46, 0, 60, 1, "Position")
+    k = charts.slider("k", 90, 0, len(table) - 61, 1, "Offset k")
     blue, orange, *_, grey = charts.PALETTE
     color = alt.Color("hand:N", legend=None)
     color = color.scale(domain=["position", "k later"], range=[blue, orange])
@@ -41,7 +41,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
                 turned="k * pow(10000, -datum.pair / 8)",
                 end="datum.angle * PI / 180",
                 begin="datum.end - datum.turned % (2 * PI)",
-                degrees="datum.turned * 180 / PI",
+                degrees="datum.turned * 180 / PI % 360",
                 wave="format(2 * PI * pow(10000, datum.pair / 8), ',.0f')",
             )
             .encode(
@@ -83,20 +83,30 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         )
 
     def below(line: int, first: str, other: str, **style: str | int) -> alt.Chart:
-        """Text below the dials: a longer one in the first column."""
-        of = once.transform_calculate(told=f"datum.column == 0 ? {first} : {other}")
+        """Text below the dials: on a phone a longer one in the first column."""
+        of = once.transform_calculate(told=f"width < 500 && datum.column == 0 ? {first} : {other}")
         place = alt.ExprRef(f"{radius} + {24 + 17 * line}")
         return of.mark_text(dy=place, fontSize=small, **style).encode(text="told:N")
 
     size = "format(datum.degrees, datum.degrees < 10 && k ? '.1f' : ',.0f') + '°'"
-    added = f"(width < 500 ? '+' + k + ': ' : '+' + k + ' tokens: ') + {size}"
-    short = "'turn: ' + datum.wave + (datum.row ? '' : ' tokens')"
-    wave = f"(width < 500 ? {short} : 'one turn = ' + datum.wave + ' tokens')"
-    name = {"fontSize": 14, "fontWeight": 600, "align": "left"}
-    rows = once.transform_filter("datum.column == 0").mark_text(
-        dx=alt.ExprRef("width < 500 ? -width / 8.1 : -width * 0.95 / 4.45"),
+    added = f"'+' + k + ': ' + {size}"
+    wave = "'turn: ' + datum.wave + (datum.row ? '' : ' tokens')"
+    left = alt.ExprRef("width < 500 ? -width / 8.1 : -width * 0.95 / 4.45")
+    first = once.transform_filter("datum.column == 0")
+    rows = first.mark_text(
+        dx=left,
         dy=alt.ExprRef(f"width < 500 ? -{radius} - 26 : 0"),
-        **name,
+        fontSize=14,
+        fontWeight=600,
+        align="left",
+    )
+    lines = (
+        first.transform_calculate(told=f"width < 500 ? '' : {told}")
+        .mark_text(dx=left, dy=82 + 17 * line, fontSize=13, align="left", color=color)
+        .encode(text="told:N")
+        for line, (told, color) in enumerate(
+            [("'angle after ' + k + ' tokens'", orange), ("'tokens in a full turn'", grey)]
+        )
     )
     return alt.layer(
         once.mark_point(shape="circle", size=disk, filled=False, color=grey, strokeWidth=1),
@@ -110,6 +120,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         number("pos + k", 1, orange),
         below(0, added, size, color=orange, fontWeight=600),
         below(1, wave, "datum.wave"),
+        *lines,
         rows.encode(text=alt.condition("datum.row == 0", alt.value("fast"), alt.value("slow"))),
         data=alt.Data(values=hands),
         title="Fast hands distinguish neighbors, slow hands distant positions",

@@ -72,10 +72,6 @@ def draw_rows(
         .encode(fillOpacity=alt.FillOpacity("number:Q", scale=None), **ends)
     )
     blue, orange, *_, gray = charts.PALETTE
-    whole = (
-        f"'{len(names)} of {size:,} rows' + (width < 500 ? '\\n× {COLUMNS // 2}' : ', {COLUMNS}')"
-        f" + ' of {matrix.size(1)}' + (width < 500 ? '' : ' columns')"
-    )
     ink = alt.when("datum.best").then(alt.value(blue))
     now = lambda **places: made(likely, "datum.step == read_row", **places)
     bar = {"x": "right + 10", "x2": "right + 10 + datum.p * (width - right - 54)"}
@@ -98,13 +94,13 @@ def draw_rows(
         line(orange, "left - 14", "left", "here", "here"),
         line(orange, "left - 14", "left - 14", "here", "42"),
         head("triangle-up", orange, "left - 14", "42"),
-        says("1 its row × √d\ngoes in", "left - 26", "62", align="right", color=orange),
+        says("① row × √d", "left - 26", "53", align="right", color=orange),
         line(blue, middle, middle, "36", "62"),
         head("triangle-down", blue, middle, "62"),
-        says("2 a vector comes out", f"{middle} + 10", "53", align="left", color=blue),
+        says("② a vector comes out", f"{middle} + 10", "53", align="left", color=blue),
         shaded("datum.kind == 'out' && datum.row == read_row", "75", blue),
         says(
-            "3 its dot product with\nevery row, softmax",
+            "③ its dot product with\nevery row, softmax",
             "right + 10",
             "80",
             align="left",
@@ -112,11 +108,6 @@ def draw_rows(
         ),
         shaded("datum.kind == 'row' && datum.row != read_row", row, gray),
         shaded("datum.kind == 'row' && datum.row == read_row", row, orange),
-        says(
-            alt.ExprRef(whole),
-            f"{middle} - (width < 500 ? 6 : 0)",
-            f"{125 + 27 * len(names)} - (width < 500 ? 6 : 0)",
-        ),
         now(x="left - 26", y=f"{row} + 12")
         .mark_text(align="right", **bold("datum.best || datum.row == read_row"))
         .encode(
@@ -142,7 +133,11 @@ def draw_rows(
         .encode(**ends)
         .properties(name="pick")
         .add_params(read),
-        title=alt.TitleParams(alt.expr(f"{titles}[read_row]")),
+        title=alt.TitleParams(
+            alt.expr(f"{titles}[read_row]"),
+            subtitle=f"A few of {size:,} rows and {matrix.size(1)} columns. Darker: a larger "
+            "number; white: the most negative",
+        ),
         description="One matrix, with a row for each piece of a vocabulary. The row of the piece "
         "that is read goes into the encoder and decoder layers. What they return is compared with "
         "every row, and bars show the probabilities of the next piece.",

@@ -128,13 +128,8 @@ window.stages = (() => {
     );
     box.replaceChildren(
       make("p", { className: "chart-title" }, make("strong", {}, data.title)),
-      make(
-        "div",
-        { className: "columns" },
-        make("p", { className: "key" }, ABOUT, ...key, "paler: less likely"),
-        wide(element),
-        likely.element,
-      ),
+      make("p", { className: "key" }, ABOUT, ...key, "paler: less likely"),
+      make("div", { className: "columns" }, wide(element), likely.element),
     );
     const [y, x] = undecided(data);
     cells[y][x].onclick();
