@@ -54,6 +54,7 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
                 orient="top",
                 titleAnchor="start",
                 domain=False,
+                grid=False,
                 values=[-0.2, -0.1, 0],
                 format="~f",
             )
