@@ -20,60 +20,59 @@ VERDICTS = {
     "no clear difference": charts.PALETTE[-1],
     "worse": charts.PALETTE[1],
 }
+ROOM = 145  # for names, in pixels
 
 
-def draw_differences(
-    rows: pd.DataFrame, groups: dict[str, list[str]], title: str
-) -> alt.LayerChart:
-    """Differences of the loss by change and seed, and the interval of their mean.
+def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
+    """Differences of the loss by change, and the interval of their mean.
 
-    rows: with the columns row ("group|name"), for, seed, difference, mean, low, high and verdict;
-    groups: the names of each group, in order
+    rows: in order, with the columns row, for, mean, low, high and verdict
     """
-    means = rows.drop_duplicates("row")
-    across = alt.X("difference").scale(
-        domainMin=alt.ExprRef("width < 400 ? -0.42 : -0.35"),
-        domainMax=alt.ExprRef("width < 400 ? 0.05 : 0.27"),
+    by_row = alt.Chart(rows).encode(
+        alt.Y("row", title=None, sort=None).axis(
+            ticks=False,
+            domain=False,
+            labelAlign="left",
+            labelOffset=alt.ExprRef("width < 400 ? -8 : 0"),
+            labelPadding=ROOM,
+        )
+    )
+    across = alt.X("mean", title="← better: loss, in nats").scale(
+        domainMin=alt.ExprRef("width < 400 ? -0.25 : -0.22"),
+        domainMax=alt.ExprRef("width < 400 ? 0.04 : 0.22"),
         nice=False,
     )
-    by_row = alt.Chart(rows).encode(charts.grouped(groups, 145))
     marks = by_row.encode(
         alt.Color("verdict", legend=None).scale(domain=[*VERDICTS], range=[*VERDICTS.values()]),
-        tooltip=["row", "seed", alt.Tooltip("difference", format="+.3f"), "verdict"],
-    )
-    words = (
-        by_row.mark_text(align="left", fontSize=13)
-        .encode(x=alt.datum(0.06), text="told:N")
-        .transform_calculate(told="width < 400 ? '' : datum.for")
-    )
-    head = pd.DataFrame([{"row": next(iter(groups)), "for": "what it is for"}])
-    number = by_row.mark_text(align="right", fontSize=13).encode(
-        x=alt.datum(-0.31), text=alt.Text("mean:Q", format="+.3f")
+        tooltip=["row", alt.Tooltip("mean", format="+.3f"), "verdict"],
     )
     return alt.layer(
         alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(strokeDash=[4, 4]).encode(x="x:Q"),
-        marks.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), x2="high:Q").properties(data=means),
-        marks.mark_point(filled=True, size=60, opacity=0.75).encode(
-            across.title("← better: loss, in nats").axis(
+        marks.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), x2="high:Q"),
+        marks.mark_point(filled=True, size=80, opacity=1).encode(
+            across.axis(
                 orient="top",
                 titleAnchor="start",
                 domain=False,
+                grid=False,
                 values=[-0.2, -0.1, 0],
                 format="~f",
             )
         ),
-        number.properties(data=means),
-        words.properties(data=means),
-        words.mark_text(align="left", fontSize=13, fontWeight=600).properties(data=head),
+        marks.mark_text(align="right", dx=-8, fontSize=13, fontWeight=600).encode(
+            x="low:Q", text=alt.Text("mean:Q", format="+.3f")
+        ),
+        by_row.mark_text(  # what the change is for, on a phone below its name
+            align="left", fontSize=13, yOffset=alt.ExprRef("width < 400 ? 8 : 0"), opacity=0.75
+        ).encode(x=alt.value(alt.ExprRef(f"width < 400 ? -{ROOM} : scale('x', 0.06)")), text="for"),
         title=alt.Title(
             title,
-            subtitle="Three seeds, each against the model of 2017, and the 95% interval of their "
-            "mean",
+            subtitle="Three seeds, each against the model of 2017: their mean and its 95% interval",
         ),
         width="container",
-        height=alt.Step(20),
-        description="Difference of the loss from the model of 2017, by change and seed. Means: "
-        + "; ".join(f"{row.row.replace('|', ', ')} {row.mean:+.3f}" for row in means.itertuples()),
+        height=alt.Step(36),
+        description="Difference of the loss from the model of 2017, by change: "
+        + "; ".join(f"{row.row} {row.mean:+.3f}" for row in rows.itertuples()),
     )
 
 

@@ -503,9 +503,9 @@ window.playground = (() => {
     const recorded = dataOf(box);
     box.append(
       controls(play, step, again, note, copy),
+      curves.element,
       controls(typed, shared.task, shared.seed),
       make("div", { className: "runs-side" }, ...runs.map(({ element }) => element)),
-      curves.element,
       seen,
       others,
     );
