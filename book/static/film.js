@@ -4,12 +4,12 @@ window.film = (() => {
   const { range, sum, mean, tableOf, plain, headName, dataOf, isCalm } = window.elements;
   const { make, button, shape, controls, slider, choice } = window.elements;
   const PACE = 500; // milliseconds for each checkpoint
-  const [WIDTH, LEFT, RIGHT, FOOT] = [352, 26, 12, 244]; // of the curves
+  const [WIDTH, LEFT, RIGHT, FOOT] = [358, 26, 12, 216]; // of the curves
   const PANELS = [
-    [26, 126],
-    [196, 44],
+    [26, 106],
+    [168, 42],
   ]; // their top and height: of the weight and of the loss
-  const [CELL, ROW, NAMES, TOP] = [21, 18, 104, 62]; // of the matrix of weights
+  const [CELL, ROW, NAMES, TOP] = [21, 17, 104, 62]; // of the matrix of weights
   const whole = (number) => number.toLocaleString("en");
 
   // ---------------------------------------------------------------------------------- numbers
@@ -73,13 +73,17 @@ window.film = (() => {
     const names = ["weight in the boxes", "loss in nats"].map((name, i) =>
       text(0, PANELS[i][0] - (i ? 18 : 12), name, "start", `line${i}`),
     );
-    const foot = [100, ...film.moment].map((n, i) =>
-      text(x(n), FOOT + 14, whole(n), "middle", i ? "now" : ""),
+    const foot = [first, 100, ...film.moment].map((n, i) =>
+      text(x(n), FOOT + 14, whole(n), "middle", i > 1 ? "now" : ""),
     );
-    foot.push(text(0, FOOT + 14, `update ${first}`, "start"));
-    const moment = film.moment.map((n) => axis(`M${x(n)} ${PANELS[0][0]}V${FOOT}`));
+    const far = [whole(last), "update (log scale)"];
+    foot.push(...far.map((said, i) => text(WIDTH, FOOT + 14 + 18 * i, said, "end")));
+    const [from, to] = film.moment.map(x);
+    const between = `M${from} ${PANELS[0][0]}H${to}V${FOOT}H${from}Z`;
+    const moment = shape("path", { class: "moment", d: between });
+    const cursor = axis("");
     const band = shape("path", { class: "band" });
-    const about = text(end, 0, "boxes of other words", "end");
+    const about = text(end, 0, "in other boxes", "end");
     const lines = range(2).map((i) =>
       ["later", "sooner"].map((part) => shape("polyline", { class: `${part} line${i}` })),
     );
@@ -88,9 +92,9 @@ window.film = (() => {
     const label = "Weight in the boxes, and loss, against the update, on a logarithmic scale";
     const svg = shape(
       "svg",
-      { viewBox: `0 0 ${WIDTH} ${FOOT + 18}`, role: "img", class: "curves", "aria-label": label },
-      ...[band, ...scales, ...moment, ...names, about, ...lines.flat(), ...dots, ...values],
-      ...[...foot, text(WIDTH, FOOT + 14, whole(last), "end")],
+      { viewBox: `0 0 ${WIDTH} ${FOOT + 37}`, role: "img", class: "curves", "aria-label": label },
+      ...[moment, band, ...scales, ...names, cursor, ...lines.flat(), about, ...dots, ...values],
+      ...foot,
     );
 
     function show(now, head) {
@@ -98,7 +102,9 @@ window.film = (() => {
       const at = (i, value, n) => `${x(updates[n]).toFixed(1)},${y(i, value).toFixed(1)}`;
       const [low, high] = [1, 2].map((edge) => shares.map((all, n) => at(0, all[edge], n)));
       band.setAttribute("d", `M${[...low, ...high.reverse()].join("L")}Z`);
-      about.setAttribute("y", y(0, mean(shares.at(-1).slice(1))) + 4);
+      const above = shares.filter((_, n) => updates[n] > film.moment[0]).map(([, , top]) => top);
+      about.setAttribute("y", y(0, Math.max(...above)) - 5);
+      cursor.setAttribute("d", `M${x(updates[now])} ${PANELS[0][0]}V${FOOT}`);
       const curves = [shares.map(([own]) => own), film.frames.map(({ loss }) => loss)];
       for (const [i, curve] of curves.entries()) {
         const points = curve.map((value, n) => at(i, value, n));
@@ -243,7 +249,7 @@ window.film = (() => {
       box.querySelector(".chart-title"),
       controls(...player.parts, chosen),
       make("dl", {}, source, written),
-      make("div", { className: "columns" }, matrix.svg, curves.svg),
+      make("div", { className: "columns" }, curves.svg, matrix.svg),
     );
     player.update();
   }
