@@ -65,6 +65,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     ticks = alt.Axis(
         values=[-84, -64, -44, -24, 24, 44, 64, 84],
         labelExpr="abs(datum.value) == 44 ? '0 pieces' : abs(datum.value) == 84 ? '40' : '20'",
+        tickCount=8,  # all of them
         grid=False,
     )
     across = alt.X("from:Q").title(None).axis(ticks).scale(domain=[-85, 85], nice=False)

@@ -80,7 +80,7 @@ window.film = (() => {
     foot.push(...far.map((said, i) => text(WIDTH, FOOT + 14 + 18 * i, said, "end")));
     const [from, to] = film.moment.map(x);
     const between = `M${from} ${PANELS[0][0]}H${to}V${FOOT}H${from}Z`;
-    const moment = shape("path", { class: "moment", d: between });
+    const moment = shape("path", { class: "key", d: between, "fill-opacity": 0.15 });
     const cursor = axis("");
     const band = shape("path", { class: "band" });
     const about = text(end, 0, "in other boxes", "end");

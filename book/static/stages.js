@@ -128,7 +128,7 @@ window.stages = (() => {
     );
     box.replaceChildren(
       make("p", { className: "chart-title" }, make("strong", {}, data.title)),
-      make("p", { className: "key" }, ABOUT, ...key, "paler: less likely"),
+      make("p", { className: "key" }, ABOUT, make("span", {}, ...key, "paler: less likely")),
       make("div", { className: "columns" }, wide(element), likely.element),
     );
     const [y, x] = undecided(data);
