@@ -271,7 +271,7 @@ def test_the_film_weighs_boxes_as_python_does(js) -> None:
     first, last = film["frames"][0]["update"], film["frames"][-1]["update"]
     for n in first, 100, last:  # decades are equally far apart
         x = js.run("return film.scalesOf(shown).x(a)", n)
-        assert x == pytest.approx(26 + 314 * math.log(n / first) / math.log(last / first))
+        assert x == pytest.approx(26 + 320 * math.log(n / first) / math.log(last / first))
 
 
 def test_the_first_picture_merges_pieces_as_the_package_does(js) -> None:

@@ -4,12 +4,12 @@ window.film = (() => {
   const { range, sum, mean, tableOf, plain, headName, dataOf, isCalm } = window.elements;
   const { make, button, shape, controls, slider, choice } = window.elements;
   const PACE = 500; // milliseconds for each checkpoint
-  const [WIDTH, LEFT, RIGHT, FOOT] = [358, 26, 12, 216]; // of the curves
+  const [WIDTH, LEFT, RIGHT, FOOT] = [358, 26, 12, 213]; // of the curves
   const PANELS = [
-    [26, 106],
-    [168, 42],
+    [26, 104],
+    [165, 42],
   ]; // their top and height: of the weight and of the loss
-  const [CELL, ROW, NAMES, TOP] = [21, 17, 104, 62]; // of the matrix of weights
+  const [CELL, ROW, NAMES, TOP] = [21, 16, 104, 58]; // of the matrix of weights
   const whole = (number) => number.toLocaleString("en");
 
   // ---------------------------------------------------------------------------------- numbers
@@ -92,7 +92,7 @@ window.film = (() => {
     const label = "Weight in the boxes, and loss, against the update, on a logarithmic scale";
     const svg = shape(
       "svg",
-      { viewBox: `0 0 ${WIDTH} ${FOOT + 37}`, role: "img", class: "curves", "aria-label": label },
+      { viewBox: `0 0 ${WIDTH} ${FOOT + 36}`, role: "img", class: "curves", "aria-label": label },
       ...[moment, band, ...scales, ...names, cursor, ...lines.flat(), about, ...dots, ...values],
       ...foot,
     );
