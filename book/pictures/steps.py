@@ -56,7 +56,10 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         lines.mark_rule(color="#9AA0A6", opacity=0.7),
         longest.mark_rule(strokeWidth=2).encode(color),
         tips.mark_point(
-            shape="triangle-right", size=90, opacity=1, xOffset=alt.ExprRef(f"-4 - sqrt({area} / PI)")
+            shape="triangle-right",
+            size=90,
+            opacity=1,
+            xOffset=alt.ExprRef(f"-4 - sqrt({area} / PI)"),
         ).encode(x, y2, color),
         nodes.mark_circle(size=alt.ExprRef(area), opacity=1).encode(
             x, y2, color, tooltip=["layer", "word", "step"]
