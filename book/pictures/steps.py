@@ -75,7 +75,7 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         ),
         title=alt.TitleParams(
             alt.expr("'Recurrence takes ' + n + ' steps to the last output, self-attention one'"),
-            subtitle="A circle is an output; its number is the step that can compute it",
+            subtitle="Circles: outputs, each with the step that computes it",
         ),
         description="The same sentence read by two layers; each output has the number of the "
         "step in which it can be ready. In the recurrent layer arrows lead from state to state and "
