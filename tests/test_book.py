@@ -212,7 +212,10 @@ def open_live(tab) -> None:
     """Let every model on the page translate its first sentence."""
     for box in tab.locator("div.live[data-model]:has(.translation)").all():
         if box.is_visible():
-            box.locator("form button").click()
+            begin = box.locator("form button")
+            if not begin.is_visible():
+                box.locator("summary").last.click()
+            begin.click()
             result = box.locator(".translation").first
             expect(result).to_have_attribute("aria-busy", "false", timeout=120_000)
             expect(result).not_to_be_empty()
