@@ -52,7 +52,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         )
 
     once, here, later = (dials(at) for at in (0, pos, pos + k))
-    radius = "(width < 500 ? width / 8.1 - 14 : 58)"
+    radius = "(width < 500 ? width / 8.1 - 14 : 52)"
     disk = alt.ExprRef(f"pow(2 * {radius}, 2)")
     small = alt.ExprRef("width < 500 ? 12 : 13")
 
@@ -102,7 +102,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
     )
     lines = (
         first.transform_calculate(told=f"width < 500 ? '' : {told}")
-        .mark_text(dx=left, dy=82 + 17 * line, fontSize=13, align="left", color=color)
+        .mark_text(dx=left, dy=76 + 17 * line, fontSize=13, align="left", color=color)
         .encode(text="told:N")
         for line, (told, color) in enumerate(
             [("'angle after ' + k + ' tokens'", orange), ("'tokens in a full turn'", grey)]

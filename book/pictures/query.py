@@ -34,7 +34,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     )
     # The strip of values stands at the right of the plane, or lies below it in a narrow picture; a
     # unit is as long across as it is high.
-    narrow = "width < 740"
+    narrow = "width < 730"
     either = lambda phone, wide: alt.ExprRef(f"{narrow} ? {phone} : {wide}")
     unit = f"({narrow} ? min(width / 4.4, (height - 96) / 3.4) : height / 3.4)"
     axis = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
@@ -80,7 +80,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     one = alt.Chart(pd.DataFrame({"zero": [0]}))
     answer = on_strip(one, "answer").transform_calculate(told="'answer ' + format(answer, '.2f')")
     total = one.transform_calculate(
-        along=f"{narrow} ? 0 : 3.52",
+        along=f"{narrow} ? 0 : 3.45",
         strip=f"{narrow} ? -1.2 - 16 / {unit} : 2.1",
         told=sum_of,
     ).encode(x="along:Q", y="strip:Q")

@@ -73,7 +73,7 @@ def draw_units(
         ]
     fields = ["unit", "piece", "answer", "likeness", "both", "named", "side", "one"]
     x = alt.X("answer:Q").title("how strongly the piece turns the unit on")
-    x = x.scale(domainMin=-8, domainMax=alt.ExprRef("width < 400 ? 8.4 : 6.2"), nice=False)
+    x = x.scale(domainMin=-7.3, domainMax=alt.ExprRef("width < 400 ? 8.4 : 6.2"), nice=False)
     y = alt.Y("likeness:Q").title("likeness of the piece to what the unit adds (cosine)")
     y = y.scale(domain=[-0.3, 0.6], nice=False)
     seen = alt.Chart(pd.DataFrame(rows, columns=fields)).transform_filter("datum.unit == unit")
