@@ -57,19 +57,14 @@ def draw_units(
             if len(sides) < 7 and all(b < x or x2 < a or d < y or y2 < c for a, b, c, d in taken):
                 sides[i] = "right"
                 taken.append(covered)
-        one = [i for i in sides if i not in named][:1]  # named on phones too
+        # On phones one of these, at another height than the rest.
+        heights = [dots[i][1] for i in named]
+        apart = (i for i in sides if all(abs(dots[i][1] - y) > 0.05 for y in heights))
+        one = next(apart, None)
         rows += [
-            (
-                unit,
-                names[i],
-                round(x, 2),
-                round(y, 2),
-                i in both,
-                i in named,
-                sides.get(i, ""),
-                i in one,
-            )
+            (unit, names[i], round(x, 2), round(y, 2), i in both, i in named, side, i == one)
             for i, (x, y) in dots.items()
+            for side in [sides.get(i, "")]
         ]
     fields = ["unit", "piece", "answer", "likeness", "both", "named", "side", "one"]
     x = alt.X("answer:Q").title("how strongly the piece turns the unit on")
