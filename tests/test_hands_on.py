@@ -176,7 +176,7 @@ def names(tokenizer, ids: Iterable[int]) -> list[str]:
 
 def test_a_query_among_three_keys(chart) -> None:
     opened = chart("3-2-attention", "query, x", "query, y")
-    corner, signed = math.sqrt(0.5), ["−1", "1", "0"]
+    corner, signed = math.sqrt(0.5), ["(−1)", "1", "0"]
     keys = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-corner, -corner]])
 
     switch = opened.box.get_by_role("checkbox", name="divide the scores")
@@ -188,7 +188,7 @@ def test_a_query_among_three_keys(chart) -> None:
         scale = None if switch.is_checked() else 1.0  # None: divided by the root of d_k
         expected = F.scaled_dot_product_attention(torch.tensor([[x, y]]), keys, values, scale=scale)
         assert [*map(float, found)] == pytest.approx(expected[0, :3].tolist(), abs=0.0051)
-        terms = [f"{value} × {weight}" for value, weight in zip(signed, found, strict=True)]
+        terms = [f"{weight} × {value}" for value, weight in zip(signed, found, strict=True)]
         assert all(term in told for term in terms)
         answer = number(re.search(r"answer (−?\d\.\d\d)", told)[1])
         assert answer == pytest.approx(float(expected[0, 3]), abs=0.0051)
