@@ -44,6 +44,7 @@ def _folded(body: str, begin: str) -> str:
         depth += -1 if tag[1] else 1
         end, inside = tag.start(), tag.end()
     heading, content = re.split(r"(?<=</h[34]>)", body[start:end], maxsplit=1)
+    heading = re.sub('<a class="headerlink".*?</a>', "", heading)  # a fold holds no other control
     verdicts = dict.fromkeys(VERDICT.findall(content))  # each once
     signs = "".join(f" <small>{sign} {name}</small>" for sign, name in verdicts)
     summary = f"<summary>{heading.strip()}{signs}</summary>"
