@@ -74,9 +74,9 @@ def draw_equals(runs: pd.DataFrame, base: str, name: str) -> tuple[alt.LayerChar
         ),
         marks.mark_point(filled=True, size=90, opacity=1),
         marks.mark_text(align="right", dx=-4, dy=15, **label).encode(text="text"),
-        alt.Chart(ends).mark_text(align="left", dx=8, **label).encode(
-            alt.X("tokens"), alt.Y("loss"), both, text="model"
-        ),
+        alt.Chart(ends)
+        .mark_text(align="left", dx=8, **label)
+        .encode(alt.X("tokens"), alt.Y("loss"), both, text="model"),
     )
     return chart.properties(width="container", height=260), early / last
 
