@@ -91,7 +91,7 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
             ticks=False,
             domain=False,
             labelAlign="left",
-            labelOffset=alt.ExprRef("width < 400 ? -8 : 0"),
+            labelOffset=alt.ExprRef("width < 400 ? -7 : 0"),
             labelPadding=ROOM,
         )
     )
@@ -123,10 +123,10 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
             x=values, text=alt.Text("mean:Q", format="+.3f")
         ),
         by_row.mark_text(  # what the change is for, on a phone below its name
-            align="left", fontSize=13, yOffset=alt.ExprRef("width < 400 ? 8 : 0"), opacity=0.75
+            align="left", fontSize=13, yOffset=alt.ExprRef("width < 400 ? 7 : 0"), opacity=0.75
         ).encode(x=purpose, text="for"),
         by_row.transform_filter(f"datum.row == '{rows['row'].iloc[0]}'")
-        .mark_text(align="left", fontSize=13, yOffset=-33)
+        .mark_text(align="left", fontSize=13, yOffset=-34)
         .encode(
             x=purpose,
             text=alt.value("what it is for"),
@@ -137,7 +137,7 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
             subtitle="Three seeds, each against the model of 2017: their mean and its 95% interval",
         ),
         width="container",
-        height=alt.Step(32),
+        height=alt.Step(34),
         description="Difference of the loss from the model of 2017, by change: "
         + "; ".join(f"{row.row} {row.mean:+.3f}" for row in rows.itertuples()),
     )
