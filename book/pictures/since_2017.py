@@ -1,6 +1,7 @@
 """Losses of small language models, for the pages on the changes since 2017."""
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from annotated.machinery.files import resource_path
@@ -20,7 +21,64 @@ VERDICTS = {
     "no clear difference": charts.PALETTE[-1],
     "worse": charts.PALETTE[1],
 }
-ROOM = 145  # for names, in pixels
+ROOM = 160  # for names, in pixels
+
+
+def draw_equals(runs: pd.DataFrame, base: str, name: str) -> tuple[alt.LayerChart, float]:
+    """The losses of two variants as they read, and the share of the text that `name` needs.
+
+    runs: full runs of both, a curve for each seed.   name: the one that learns faster
+
+    Returns: the chart, and the share after which the mean loss of `name` is what `base` ends with.
+    """
+    points = pd.DataFrame(
+        [
+            {"model": run.variant, "seed": run.seed, "tokens": int(at) / 1e6, "loss": float(loss)}
+            for run in runs.itertuples()
+            if run.variant in (base, name)
+            for at, loss in (point.split(":") for point in run.curve.split())
+        ]
+    )
+    mean = points.groupby(["model", "tokens"])["loss"].mean()
+    goal, last = mean[base].iloc[-1], points["tokens"].max()
+    early = float(np.interp(-goal, -mean[name], mean[name].index))
+    both = alt.Color("model", legend=None).scale(
+        domain=[name, base], range=[charts.PALETTE[0], charts.PALETTE[-1]]
+    )
+    tooltip = ["model", "seed", *(alt.Tooltip(what, format=".2f") for what in ("tokens", "loss"))]
+    reached = pd.DataFrame(
+        [
+            {"model": who, "tokens": at, "loss": goal, "text": f"{at:.2f} million", "from": early}
+            for who, at in ((name, early), (base, last))
+        ]
+    )
+    ends = mean.reset_index().query("tokens == @last")
+    marks = alt.Chart(reached).encode(alt.X("tokens"), alt.Y("loss"), both)
+    label = {"fontSize": 13, "fontWeight": 600}
+    chart = alt.layer(
+        marks.mark_rule(strokeDash=[4, 4]).encode(
+            x="from", x2="tokens", color=alt.value(charts.PALETTE[-1])
+        ),
+        alt.Chart(points)
+        .mark_line()
+        .encode(
+            alt.X("tokens", title="tokens read, in millions")
+            .scale(domain=[0, 1.75], nice=False)
+            .axis(values=[0, 0.5, 1, 1.5], titleAnchor="end"),
+            alt.Y("loss", title="loss, nats per token (lower is better)")
+            .scale(zero=False)
+            .axis(tickCount=5, **charts.UPRIGHT),
+            both,
+            detail="seed",
+            tooltip=tooltip,
+        ),
+        marks.mark_point(filled=True, size=90, opacity=1),
+        marks.mark_text(align="right", dx=-4, dy=15, **label).encode(text="text"),
+        alt.Chart(ends)
+        .mark_text(align="left", dx=8, **label)
+        .encode(alt.X("tokens"), alt.Y("loss"), both, text="model"),
+    )
+    return chart.properties(width="container", height=260), early / last
 
 
 def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
@@ -33,19 +91,21 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
             ticks=False,
             domain=False,
             labelAlign="left",
-            labelOffset=alt.ExprRef("width < 400 ? -8 : 0"),
+            labelOffset=alt.ExprRef("width < 400 ? -7 : 0"),
             labelPadding=ROOM,
         )
     )
     across = alt.X("mean", title="← better: loss, in nats").scale(
-        domainMin=alt.ExprRef("width < 400 ? -0.25 : -0.22"),
-        domainMax=alt.ExprRef("width < 400 ? 0.04 : 0.22"),
-        nice=False,
+        domainMin=-0.13, domainMax=alt.ExprRef("width < 400 ? 0.08 : 0.24"), nice=False
     )
     marks = by_row.encode(
         alt.Color("verdict", legend=None).scale(domain=[*VERDICTS], range=[*VERDICTS.values()]),
         tooltip=["row", alt.Tooltip("mean", format="+.3f"), "verdict"],
     )
+    values, purpose = (alt.value(alt.ExprRef(at)) for at in (
+        "width < 400 ? width : scale('x', 0.085)",
+        f"width < 400 ? -{ROOM} : scale('x', 0.115)",
+    ))  # fmt: skip
     return alt.layer(
         alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(strokeDash=[4, 4]).encode(x="x:Q"),
         marks.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), x2="high:Q"),
@@ -55,22 +115,29 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
                 titleAnchor="start",
                 domain=False,
                 grid=False,
-                values=[-0.2, -0.1, 0],
+                values=[-0.1, -0.05, 0],
                 format="~f",
             )
         ),
-        marks.mark_text(align="right", dx=-8, fontSize=13, fontWeight=600).encode(
-            x="low:Q", text=alt.Text("mean:Q", format="+.3f")
+        marks.mark_text(align="right", fontSize=13, fontWeight=600).encode(
+            x=values, text=alt.Text("mean:Q", format="+.3f")
         ),
         by_row.mark_text(  # what the change is for, on a phone below its name
-            align="left", fontSize=13, yOffset=alt.ExprRef("width < 400 ? 8 : 0"), opacity=0.75
-        ).encode(x=alt.value(alt.ExprRef(f"width < 400 ? -{ROOM} : scale('x', 0.06)")), text="for"),
+            align="left", fontSize=13, yOffset=alt.ExprRef("width < 400 ? 7 : 0"), opacity=0.75
+        ).encode(x=purpose, text="for"),
+        by_row.transform_filter(f"datum.row == '{rows['row'].iloc[0]}'")
+        .mark_text(align="left", fontSize=13, yOffset=-34)
+        .encode(
+            x=purpose,
+            text=alt.value("what it is for"),
+            opacity=alt.value(alt.ExprRef("width < 400 ? 0 : 1")),
+        ),
         title=alt.Title(
             title,
             subtitle="Three seeds, each against the model of 2017: their mean and its 95% interval",
         ),
         width="container",
-        height=alt.Step(36),
+        height=alt.Step(34),
         description="Difference of the loss from the model of 2017, by change: "
         + "; ".join(f"{row.row} {row.mean:+.3f}" for row in rows.itertuples()),
     )
