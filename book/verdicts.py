@@ -105,7 +105,8 @@ MEANS = {
     "evidence names.",
     "measured at small scale": "A model far smaller than the paper's, or trained on far less, "
     "showed the effect.",
-    "needs the paper's hardware": "Only a run with the paper's data, mostly of its size, can decide.",
+    "needs the paper's hardware": "Only a run with the paper's data, mostly of its "
+    "size, can decide.",
     "open": "Our measurement does not decide.",
 }
 WAITING = (
