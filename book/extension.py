@@ -24,7 +24,7 @@ from links import Modules, Offered, Reference, details, read_docstring
 from live import Live, Turn, write_models
 from notebooks import remote, write_notebooks
 from rail import add_rail
-from reading import add_short_read, add_way
+from reading import add_way, fold_experiments
 from sphinx.application import Sphinx
 from verdicts import Claims, collect_claims
 
@@ -75,7 +75,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", prepare)
     app.connect("env-before-read-docs", execute_chapters)
     app.connect("env-updated", collect_claims)
-    changes = add_buttons, describe, drop_scripts, mend_body, add_short_read, add_way, add_rail
+    changes = add_buttons, describe, drop_scripts, mend_body, fold_experiments, add_way, add_rail
     for change in changes:
         app.connect("html-page-context", change, priority=900)
     app.connect("build-finished", finish_pages)

@@ -66,11 +66,10 @@ def describe(app: Sphinx, page: str, template: str, context: dict, doctree) -> N
         "getItem: (key) => kept[key] ?? null, setItem: (key, text) => { kept[key] = text; }, "
         "removeItem: (key) => { delete kept[key]; } } }); }"
     )
-    short = 'document.documentElement.classList.toggle("short", !!localStorage.getItem("short"));'
     context["default_mode"] = "auto"
     context["metatags"] = context.get("metatags", "") + (
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />\n'
-        f"<script>{storage} {short}</script>\n"
+        f"<script>{storage}</script>\n"
     )
     context["metatags"] += "".join(
         f'<meta {"property" if ":" in name else "name"}="{name}" content="{html.escape(said)}" />\n'

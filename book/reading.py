@@ -1,6 +1,8 @@
-"""Ways through the book: a page without its laboratory, and one sentence through the model."""
+"""Ways through the book: what a page folds, and one sentence's way through the model."""
 
 from __future__ import annotations
+
+import re
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -15,38 +17,54 @@ STATIONS = {  # in the order in which the model computes: the page, its name, it
     "5-1-data-batching": ("data", ""),
     "5-2-hardware-schedule": ("training", "train-it"),
 }
-PLACE = '<section id="laboratory">'
+VERDICT = re.compile(
+    r'<strong>(<span title="[^"]*">[^<]*</span>) <a class="symbol"[^>]*>([^<]*)</a>'
+)
 
 
-def add_short_read(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Add the button that hides the laboratory, and the line that then stands in its place."""
+def fold_experiments(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
+    """Fold each experiment of a laboratory into a line: its heading, and the verdicts it leads to.
+
+    Exercises stay open.
+    """
     sections = doctree.findall(nodes.section) if doctree else []
     laboratory = next((section for section in sections if "laboratory" in section["ids"]), None)
-    if laboratory is None or "header_buttons" not in context:
-        return
-    ids = [part["ids"][0] for part in laboratory.children if isinstance(part, nodes.section)]
-    exercises = [f"the {id}" for id in ids if id in ("exercise", "exercises")]
-    count = len(ids) - len(exercises)
-    parts = [f"{count} experiment{'s' * (count > 1)}"] * (count > 0) + exercises
-    line = f"<p>Laboratory: {' and '.join(parts)}. <button>Show</button></p>"
-    place = f'<div class="left-out">{line}</div>\n{PLACE}'
-    context["body"] = context["body"].replace(PLACE, place, 1)
-    said = {"text": "Short read", "tooltip": "Leave out the laboratories", "label": "short"}
-    context["header_buttons"].append({"type": "javascript", "javascript": "", **said})
+    experiments = [part for part in laboratory or () if isinstance(part, nodes.section)]
+    for name in (part["ids"][0] for part in experiments):
+        if name not in ("exercise", "exercises"):
+            context["body"] = _folded(context["body"], f'<section id="{name}">')
+
+
+def _folded(body: str, begin: str) -> str:
+    """The page with the section that `begin` opens, and with all in it below its heading folded."""
+    start = inside = body.index(begin) + len(begin)
+    depth = 1
+    while depth:  # sections may have sections
+        tag = re.compile(r"<(/?)section\b").search(body, inside)
+        depth += -1 if tag[1] else 1
+        end, inside = tag.start(), tag.end()
+    heading, content = re.split(r"(?<=</h[34]>)", body[start:end], maxsplit=1)
+    verdicts = dict.fromkeys(VERDICT.findall(content))  # each once
+    signs = "".join(f" <small>{sign} {name}</small>" for sign, name in verdicts)
+    summary = f"<summary>{heading.strip()}{signs}</summary>"
+    fold = f'\n<details class="experiment">{summary}{content}</details>\n'
+    return body[:start] + fold + body[end:]
 
 
 def add_way(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Add links under the title to the pages that follow one sentence, and to this step by hand."""
+    """Add links under the title to the steps before and after this one, and to it by hand."""
     folder, _, name = page.rpartition("/")
     if name not in STATIONS:
         return
     address = lambda page: context["pathto"](f"{folder}/{page}")
+    order = list(STATIONS)
+    at = order.index(name)
     steps = []
-    for station, (title, _) in STATIONS.items():
+    for station in order[max(at - 1, 0) : at + 2]:
         here = ' aria-current="step"' * (station == name)
-        steps.append(f'<li><a href="{address(station)}"{here}>{title}</a></li>')
+        steps.append(f'<li><a href="{address(station)}"{here}>{STATIONS[station][0]}</a></li>')
     by_hand = STATIONS[name][1]
     link = f' · <a href="{address("by-hand")}#{by_hand}">by hand</a>' * bool(by_hand)
     label = "One sentence’s way"
-    way = f'<nav class="way" aria-label="{label}">{label}: <ol>{"".join(steps)}</ol>{link}</nav>'
+    way = f'<nav class="way" aria-label="{label}"><span>{label}: </span><ol>{"".join(steps)}</ol>{link}</nav>'
     context["body"] = context["body"].replace("</h1>", f"</h1>\n{way}", 1)

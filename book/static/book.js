@@ -338,9 +338,8 @@
     };
     const theme = { attributes: true, attributeFilter: ["data-theme"] };
     new MutationObserver(again).observe(document.documentElement, theme);
-    const shown = (chart) => !chart.closest(".short #laboratory");
     const drawRest = () => {
-      for (const chart of charts.filter(shown)) if (!chart.drawing) draw(chart);
+      for (const chart of charts) if (!chart.drawing) draw(chart);
     };
     addEventListener("beforeprint", drawRest);
     if (printing) drawRest();
@@ -504,43 +503,37 @@
     addEventListener("scroll", wait, { passive: true });
   }
 
-  // What a link leads to may be folded away, or in a laboratory that is left out.
+  // What a link leads to may be folded away.
   function unfold() {
     const target = targetOf(location);
-    const fold = target?.closest("details:not([open])");
-    if (fold) fold.open = true;
-    const left = target?.closest(".short #laboratory");
-    if (left) leaveOut(false);
-    if (fold || left) target.scrollIntoView();
+    const folds = [target?.querySelector(":scope > .experiment")];
+    for (let at = target; at; at = at.parentElement) folds.push(at);
+    const closed = folds.filter((fold) => fold?.matches("details:not([open])"));
+    for (const fold of closed) fold.open = true;
+    if (closed.length > 0) target.scrollIntoView();
   }
 
-  // A short read leaves out the laboratory. The choice holds for all pages; a link or "Show" brings
-  // back that of this page.
-  function leaveOut(short) {
-    document.documentElement.classList.toggle("short", short);
-    document.querySelector(".btn-short").ariaPressed = short;
-  }
-
-  function offerShort() {
-    const button = document.querySelector(".btn-short");
-    const line = document.querySelector(".left-out");
-    const { classList } = document.documentElement;
-    if (!button) return;
-    leaveOut(classList.contains("short"));
-    button.addEventListener("click", () => {
-      const short = !classList.contains("short");
-      const laboratory = line.nextElementSibling;
-      if (short) localStorage.setItem("short", "yes");
-      else localStorage.removeItem("short");
-      const inside = laboratory.getBoundingClientRect().top < 0; // where the reader is
-      leaveOut(short);
-      if (short && inside) line.scrollIntoView({ block: "center" });
+  // The experiments of a laboratory: all opened or closed at once, and open on paper.
+  function offerExperiments() {
+    const experiments = [...document.querySelectorAll(".experiment")];
+    const button = make("button", {}, "Open all");
+    const openAll = (open) => {
+      for (const experiment of experiments) experiment.open = open;
+    };
+    if (experiments.length > 1) document.querySelector("#laboratory > h2").after(button);
+    button.addEventListener("click", () => openAll(experiments.some(({ open }) => !open)));
+    for (const experiment of experiments) {
+      experiment.addEventListener("toggle", () => {
+        button.textContent = experiments.every(({ open }) => open) ? "Close all" : "Open all";
+      });
+    }
+    let closed;
+    addEventListener("beforeprint", () => {
+      closed = experiments.filter(({ open }) => !open);
+      openAll(true);
     });
-    line.querySelector("button").addEventListener("click", () => {
-      leaveOut(false);
-      const heading = line.nextElementSibling.querySelector("h2");
-      heading.tabIndex = -1;
-      heading.focus({ preventScroll: true });
+    addEventListener("afterprint", () => {
+      for (const experiment of closed) experiment.open = false;
     });
   }
 
@@ -581,7 +574,7 @@
   document.addEventListener("DOMContentLoaded", async () => {
     printLight();
     markRead();
-    offerShort();
+    offerExperiments();
     unfold();
     addEventListener("hashchange", unfold);
     document.addEventListener("click", ({ target }) => {
