@@ -175,7 +175,8 @@ def scoreboard(entries: list[Entry]) -> str:
         f"Of {len(entries)} claims {sum(hold) + small} hold, {small} of them at small scale; "
         f"{hardware + unclear} are undecided and {differ} differ"
     )
-    return f'<div class="scoreboard"><p>{told}</p>{bars(entries)}</div>'
+    title = f'<p class="chart-title"><strong>{told}</strong></p>'
+    return f'<div class="scoreboard">{title}{bars(entries)}</div>'
 
 
 BARS = {  # the verdicts in the order of their bars, and the name of each
