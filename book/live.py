@@ -247,13 +247,13 @@ def own_place(model: str, sentences: list[str]) -> str:
 
 
 def playground_place() -> str:
-    """HTML that `static/playground.js` fills: a recorded run, and how many seeds solve a task."""
+    """HTML that `static/playground.js` fills: a recorded run, and when seeds solve a task."""
     data = json.loads((RESULTS / "playground-first.json").read_text(encoding="utf-8"))
     data["solved"] = {}
     with (RESULTS / "playground.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            counts = data["solved"].setdefault(row["comparison"], {"A": 0, "B": 0})
-            counts[row["model"]] += row["solved"] != ""
+            updates = data["solved"].setdefault(row["comparison"], {"A": [], "B": []})
+            updates[row["model"]] += [int(row["solved"])] if row["solved"] else []
     text = json.dumps(data, separators=(",", ":"))
     return (
         '<div class="live playground"><noscript><p>Training requires JavaScript.</p></noscript>'

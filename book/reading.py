@@ -66,5 +66,6 @@ def add_way(app: Sphinx, page: str, template: str, context: dict, doctree) -> No
     by_hand = STATIONS[name][1]
     link = f' · <a href="{address("by-hand")}#{by_hand}">by hand</a>' * bool(by_hand)
     label = "One sentence’s way"
-    way = f'<nav class="way" aria-label="{label}"><span>{label}: </span><ol>{"".join(steps)}</ol>{link}</nav>'
+    way = f"<span>{label}: </span><ol>{''.join(steps)}</ol>{link}"
+    way = f'<nav class="way" aria-label="{label}">{way}</nav>'
     context["body"] = context["body"].replace("</h1>", f"</h1>\n{way}", 1)

@@ -42,8 +42,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     scripts = (f'<script defer src="_static/{name}.js"></script>' for name in ("elements", "book"))
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     head = "".join(['<meta charset="utf-8">', policy, *styles, *scripts])
-    section = '<section id="no-positions"><h3>No positions</h3><p>Text.</p></section>'
-    body = live.playground_place() + section
+    row = '<section id="learned-positions"><h3>Learned positions</h3><p>Text.</p></section>'
+    body = live.playground_place() + '<div class="lanes"></div>' + row
     page = f'<html lang="en"><head>{head}</head><body>{body}</body></html>'
     (folder / "page.html").write_text(page, "utf-8")
     return (folder / "page.html").as_uri()
@@ -68,7 +68,7 @@ def visit(tab, address: str) -> None:
     tab.wait_for_selector(".playground canvas")
 
 
-def wait_for(tab, said: str) -> None:
+def wait_for(tab, said: str | re.Pattern) -> None:
     """Wait until both models say it."""
     for side in tab.locator(".runs-side section").all():
         side.filter(has_text=said).wait_for()
@@ -109,6 +109,17 @@ def test_one_update_after_another_and_back_to_the_first(tab, address: str) -> No
         tab.get_by_role("button", name="Step").click()
         wait_for(tab, f"update {update},")
     assert [note.rpartition("loss")[2] for note in notes.all_inner_texts()] == loss  # the same seed
+
+
+def test_a_heading_is_a_button_with_a_dot_for_each_seed_that_solves_it(tab, address: str) -> None:
+    visit(tab, address)
+    assert tab.locator(".lanes").inner_text().split("\n")[-2:] == ["Model A, all parts", "13"]
+    assert tab.locator(".lanes circle").count() == 13
+    row = tab.locator("#learned-positions h3")
+    assert row.locator("circle").count() == 20 and row.inner_text().endswith("20")
+    row.get_by_role("button", name="Learned positions").click()
+    wait_for(tab, re.compile(r"update \d+, loss"))
+    assert "b.positions=learned" in tab.evaluate("location.hash")
 
 
 def test_the_address_keeps_all_settings(tab, address: str) -> None:

@@ -52,7 +52,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         )
 
     once, here, later = (dials(at) for at in (0, pos, pos + k))
-    radius = "(width < 500 ? width / 8.1 - 12 : 58)"
+    radius = "(width < 500 ? width / 8.1 - 14 : 52)"
     disk = alt.ExprRef(f"pow(2 * {radius}, 2)")
     small = alt.ExprRef("width < 500 ? 12 : 13")
 
@@ -73,8 +73,8 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
             later.transform_filter("datum.pair == 0")
             .transform_calculate(said=said)
             .mark_text(
-                dx=alt.ExprRef(f"({radius} + 12) * sin{tip}"),
-                dy=alt.ExprRef(f"-({radius} + 10) * cos{tip}"),
+                dx=alt.ExprRef(f"({radius} + 16) * sin{tip}"),
+                dy=alt.ExprRef(f"-({radius} + 12) * cos{tip}"),
                 fontSize=13,
                 fontWeight=600,
                 color=color,
@@ -102,7 +102,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
     )
     lines = (
         first.transform_calculate(told=f"width < 500 ? '' : {told}")
-        .mark_text(dx=left, dy=82 + 17 * line, fontSize=13, align="left", color=color)
+        .mark_text(dx=left, dy=76 + 17 * line, fontSize=13, align="left", color=color)
         .encode(text="told:N")
         for line, (told, color) in enumerate(
             [("'angle after ' + k + ' tokens'", orange), ("'tokens in a full turn'", grey)]
@@ -123,7 +123,10 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         *lines,
         rows.encode(text=alt.condition("datum.row == 0", alt.value("fast"), alt.value("slow"))),
         data=alt.Data(values=hands),
-        title="Fast hands distinguish neighbors, slow hands distant positions",
+        title=alt.TitleParams(
+            "Fast hands distinguish neighbors, slow hands distant positions",
+            subtitle="Blue: the position. Orange: k tokens later",
+        ),
         description="Eight dials with two hands each, one for the position and one for the "
         "position k later. The first hand makes a full turn in about 6 tokens, each next one in "
         "three times as many, the last in about 20,000. In each dial the angle between the two "

@@ -18,7 +18,7 @@ HEIGHT, GERMAN = 238, 228
 SAID = {14: "1 pieces", 45: "2 numbers", 89: "3–6 attention", 133: "7 memory",
         180: "8 attention", GERMAN: "9–10 German"}  # fmt: skip
 FOLLOWED = "riding", "fährt"  # in blue, until a reader points at another word
-LEAST = 0.1  # weight that is drawn
+LEAST, STRONG = 0.1, 0.5  # weights that are drawn if the word is followed, and always
 
 
 def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
@@ -59,7 +59,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         columns=["x", "y", "word"],
     )
     names = pd.DataFrame({"y": [*SAID], "name": [*SAID.values()]})
-    left = "width < 500 ? -1.2 : -1.9"  # room for the names
+    left = "width < 500 ? -2 : -1.9"  # room for the names
     blue, *_, gray = charts.PALETTE
     followed = alt.selection_point(
         name="followed",
@@ -75,6 +75,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
     place = {"x": across, "y": down}
     return alt.layer(
         alt.Chart(lines)
+        .transform_filter({"or": [{"param": "followed"}, f"datum.weight > {STRONG}"]})
         .mark_rule()
         .encode(
             **place,
@@ -102,19 +103,16 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         )
         .add_params(followed),
         alt.Chart(names)
-        .transform_calculate(said="width < 500 ? split(datum.name, ' ')[0] : datum.name")
-        .mark_text(
-            align="left",
-            fontSize=alt.ExprRef("width < 500 ? 12 : 14"),
-        )
+        .transform_calculate(said="width < 500 ? split(datum.name, ' ')[1] : datum.name")
+        .mark_text(align="left", fontSize=alt.ExprRef("width < 500 ? 13 : 14"))
         .encode(x=alt.value(0), y=down, text="said:N"),
     ).properties(
         width="container",
         height=HEIGHT,
         title=alt.Title(
             "From letters to numbers, and from numbers to German",
-            subtitle=f"At the left, the stations below. Strips: {SHOWN} of {width} numbers, darker "
-            "if farther from 0. Lines: weights of attention. Point at a word, or tap it.",
+            subtitle="Point at a word, or tap it: blue lines show where it looks. "
+            f"Strips: {SHOWN} of {width} numbers, darker if farther from 0",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
         "attention to the rows after the encoder; lines of attention from these to the German "

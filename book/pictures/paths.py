@@ -38,27 +38,23 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
             new = range(layers, last + 1)  # layers that shorter sentences do not need
             dots += [(panel, n, *place) for place in product(range(max(LENGTHS)), new)]
             layers = last + 1
-            names.append((panel, n, count, KINDS[kind], f"{count} {unit}{'s' * (count > 1)}"))
+            names.append((panel, n, KINDS[kind], f"{count} {unit}{'s' * (count > 1)}"))
     stops = pd.DataFrame(stops, columns=["panel", "n", "order", "position", "layer", "count"])
     dots = pd.DataFrame(dots, columns=["panel", "from", "position", "layer"])
-    names = pd.DataFrame(names, columns=["panel", "n", "count", "name", "length"])
+    names = pd.DataFrame(names, columns=["panel", "n", "name", "length"])
 
     # Four panels side by side, or two above two on a phone; all in one picture, in pixels.
     sizes = {
         "across": "width > 560 ? 4 : 2",
         "high": "width > 560 ? height : height / 2 - 8",
         "wide": "width / across",
-        "right": "(wide - 44) / max(n - 1, 3)",  # from one position to the next
-        "up": "min(56, (high - 108) / max(n - 1, 2))",  # from one layer to the next
+        "right": "(wide - 44) / (n - 1)",  # from one position to the next
+        "up": "min(56, (high - 92) / max(n - 1, 2))",  # from one layer to the next
         "room": "pow(min(17, 0.9 * min(right, up)), 2)",
     }
     left, floor = "datum.panel % across * wide", "floor(datum.panel / across) * (high + 16) + high"
     place = {"x": f"{left} + 14 + right * datum.position", "y": f"{floor} - 36 - up * datum.layer"}
     heads = {"x": f"{left} + 6", "y": f"{floor} - high + 8", "below": f"{floor} - high + 30"}
-    heads |= {
-        "bar": f"{floor} - high + 48",
-        "until": f"{heads['x']} + (wide - 28) * datum.count / n",
-    }
     foot = {"x": f"{left} + 6", "y": f"{floor} - 12", "end": f"{left} + 22 + right * (n - 1)"}
     kind = f"{list(KINDS)}[datum.panel]"
     now = lambda data, of="datum.n == n", **places: (
@@ -89,14 +85,14 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         title.mark_text(align="left", fontWeight="bold").encode(
             x, alt.Y("below:Q", scale=None), color, text="length:N", size=large
         ),
-        title.mark_rule(strokeWidth=5).encode(
-            x, alt.Y("bar:Q", scale=None), color, x2=alt.X2("until:Q")
-        ),
-        words.mark_text(align="left", fontSize=12, text="first word").encode(x, y),
-        words.mark_text(align="right", fontSize=12, text="last word").encode(
+        words.mark_text(align="left", fontSize=13, text="first word").encode(x, y),
+        words.mark_text(align="right", fontSize=13, text="last word").encode(
             alt.X("end:Q", scale=None), y
         ),
-        title="Self-attention links any two words in one layer",
+        title=alt.Title(
+            "Self-attention links any two words in one layer",
+            subtitle="Lowest row: the words; each row above it is a layer",
+        ),
         description="Rows of dots, one above another for each layer, in four panels; in each, "
         "the path of a signal from the first word to the last is lit and counted. The recurrent "
         "path leads through one layer, from state to state. Contiguous convolutions climb one "

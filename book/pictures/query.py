@@ -34,7 +34,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     )
     # The strip of values stands at the right of the plane, or lies below it in a narrow picture; a
     # unit is as long across as it is high.
-    narrow = "width < 690"
+    narrow = "width < 730"
     either = lambda phone, wide: alt.ExprRef(f"{narrow} ? {phone} : {wide}")
     unit = f"({narrow} ? min(width / 4.4, (height - 96) / 3.4) : height / 3.4)"
     axis = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
@@ -67,10 +67,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     keyed = (
         alt.Chart(frame)
         .transform_calculate(weight="weights[datum.i]")
-        .transform_calculate(
-            label="datum.key + ', weight ' + format(datum.weight, '.2f')",
-            meaning=f"datum.named + ({narrow} ? '' : ' × ' + format(datum.weight, '.2f'))",
-        )
+        .transform_calculate(label="datum.key + ', weight ' + format(datum.weight, '.2f')")
     )
     sized = lambda channel, sizes: (
         channel("weight:Q").legend(None).scale(domain=[0, 1], range=sizes)
@@ -83,9 +80,9 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     one = alt.Chart(pd.DataFrame({"zero": [0]}))
     answer = on_strip(one, "answer").transform_calculate(told="'answer ' + format(answer, '.2f')")
     total = one.transform_calculate(
-        along=f"{narrow} ? 0 : 3.52",
+        along=f"{narrow} ? 0 : 3.45",
         strip=f"{narrow} ? -1.2 - 16 / {unit} : 2.1",
-        told=f"{narrow} ? {sum_of} : 'answer = sum of value × weight'",
+        told=sum_of,
     ).encode(x="along:Q", y="strip:Q")
     arrow = one.transform_calculate(x="query_x", y="query_y")
     lines = [(i, -1.2, i, 2.2) for i in range(-2, 3)] + [(-2.2, i, 2.2, i) for i in range(-1, 3)]
@@ -136,7 +133,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             align=either("'center'", "'left'"),
             dx=either(0, 22),
             dy=either(20, -6),
-        ).encode(colored, text="meaning:N"),
+        ).encode(colored, text="named:N"),
         answer.mark_point(
             shape=either("'triangle-down'", "'triangle-right'"),
             xOffset=either(0, -20),

@@ -41,7 +41,7 @@ def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
     return alt.layer(
         given_up.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]),
         given_up.mark_text(
-            align="left", dx=4, dy=-8, fontSize=12, text="given up", color=charts.PALETTE[6]
+            align="left", dx=4, dy=-8, fontSize=13, text="given up", color=charts.PALETTE[6]
         ).encode(x=alt.value(0)),
         middle.mark_line(),
         *(

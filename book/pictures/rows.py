@@ -62,7 +62,7 @@ def draw_rows(
         shape=shape, size=110, opacity=1, color=color
     )
     says = lambda text, x, y, **more: once(x=x, y=y).mark_text(
-        fontSize=13, lineBreak="\n", text=text, **more
+        fontSize=14, lineBreak="\n", text=text, **more
     )
     middle = "(left + right) / 2"
     across = {"x": "left + cell * datum.column", "x2": "datum.x + cell - 1", "y2": "datum.y + 24"}
@@ -94,17 +94,23 @@ def draw_rows(
         line(orange, "left - 14", "left", "here", "here"),
         line(orange, "left - 14", "left - 14", "here", "42"),
         head("triangle-up", orange, "left - 14", "42"),
-        says("① row × √d", "left - 26", "53", align="right", color=orange),
+        says("① row × √d", "left - 26", "53", align="right", color=orange, fontWeight=600),
         line(blue, middle, middle, "36", "62"),
         head("triangle-down", blue, middle, "62"),
-        says("② a vector comes out", f"{middle} + 10", "53", align="left", color=blue),
+        says(
+            "② a vector comes out", f"{middle} + 10", "53", align="left", color=blue, fontWeight=600
+        ),
         shaded("datum.kind == 'out' && datum.row == read_row", "75", blue),
         says(
-            "③ its dot product with\nevery row, softmax",
+            alt.ExprRef(
+                "width < 500 ? '③ next piece: dot\\nproducts, softmax' : "
+                "'③ probability of the next\\npiece: dot products, softmax'"
+            ),
             "right + 10",
             "80",
             align="left",
             color=blue,
+            fontWeight=600,
         ),
         shaded("datum.kind == 'row' && datum.row != read_row", row, gray),
         shaded("datum.kind == 'row' && datum.row == read_row", row, orange),

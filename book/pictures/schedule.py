@@ -24,14 +24,17 @@ def draw_rate(equation: str) -> alt.LayerChart:
         .title("learning rate (in units of 10⁻⁴)")
         .axis(tickCount=6, **charts.UPRIGHT)
     )
-    orange = charts.PALETTE[1]
-    theirs = updates.transform_calculate(rate=papers, yours=yours)
-    theirs = theirs.transform_filter("datum.rate != datum.yours")  # only where the two differ
+    blue, orange, *_, ink = charts.PALETTE
+    both = updates.transform_calculate(rate=yours, papers=papers)
+    alone, shared = (both.transform_filter(f"datum.rate {o} datum.papers") for o in ("!=", "=="))
+    theirs = alone.transform_calculate(rate="datum.papers")
     theirs = theirs.mark_line(strokeWidth=2, strokeDash=[7, 7], color=orange)
+    joined = alt.Chart(alt.Data(values=[{"step": 11_000}])).transform_calculate(rate=yours)
+    joined = joined.transform_filter("d_model == 512 && warmup < 8000")
     top = alt.Chart(alt.Data(values=[{}])).transform_calculate(step="warmup")
     top = top.transform_calculate(rate=yours).transform_calculate(
         text="'warmup of ' + format(warmup, ',') + ': peak ' + format(datum.rate, '.1f')",
-        room="1.3 * datum.rate",
+        room="max(1.3 * datum.rate, 9)",
     )
     late = "datum.step > (width < 400 ? 8000 : 14000)"  # no room at the right
     beside = {"align": ("'right'", "'left'"), "dx": (20, 12), "dy": (-16, -6)}
@@ -43,16 +46,21 @@ def draw_rate(equation: str) -> alt.LayerChart:
         text="'the paper’s base model: peak ' + format(datum.rate, '.1f')"
     )
     return alt.layer(
-        updates.transform_calculate(rate=yours).mark_line().encode(x, y),
+        shared.mark_line(color=ink).encode(x, y),
+        joined.mark_text(align="left", dy=-16, fontSize=13, text="both fall as 1/√update").encode(
+            x, y
+        ),
+        alone.mark_line().encode(x, y),
         theirs.encode(x, y),
         top.mark_point(opacity=0).encode(x, y="room:Q"),  # above the highest point
         top.mark_point(size=90, opacity=1).encode(x, y),
-        top.mark_text(**beside, fontSize=13, color=charts.PALETTE[0]).encode(x, y, text="text:N"),
+        top.mark_text(**beside, fontSize=13, color=blue).encode(x, y, text="text:N"),
         base.mark_point(size=90, opacity=1, color=orange).encode(x, y),
         base.mark_text(
             align="left",
             dx=12,
-            dy=alt.ExprRef("warmup > 4000 ? -24 : -6"),  # above the other label
+            # Below the curve of a narrower model, and above the other label.
+            dy=alt.ExprRef("d_model < 512 ? d_model / 4 : warmup > 4000 ? -24 : -6"),
             fontSize=13,
             color=orange,
         ).encode(x, y, text="text:N"),

@@ -19,7 +19,7 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
         alt.Y("loss:Q")
         .title("loss above the least (nats)")
         .axis(values=ticks, **charts.UPRIGHT)
-        .scale(domain=[-0.12, 1], nice=False)
+        .scale(domain=[-0.04, 1], nice=False)
     )
     curve = alt.Chart(alt.sequence(-4, 14, 0.05, as_="z")).mark_line(clip=True)
     least = loss.replace("datum.p", f"min({right}, 0.999999)")
@@ -28,9 +28,7 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     target = alt.Chart(alt.Data(values=[{"from": 0}])).transform_calculate(p=right)
     rest = target.transform_calculate(one="1").mark_bar(color="#808080a0", height=18)
     best = target.transform_calculate(loss="0")
-    said = best.transform_calculate(
-        text=f"'least loss ' + format({least}, '.2f') + ' at ' + format(datum.p, '.2f')"
-    )
+    said = best.transform_calculate(text="'least at ' + format(datum.p, '.2f')")
     names = [
         target.transform_calculate(name=f"'{name} ' + format({share}, '.2f')")
         .mark_text(align=align, fontSize=13, color=color)
@@ -47,8 +45,8 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
         rest.encode(x, x2="one:Q", y=alt.value(-52)),
         best.mark_rule(color=orange, strokeDash=[4, 3]).encode(x, y, y2=alt.value(-43)),
         best.mark_point(color=orange, size=110, opacity=1).encode(x, y),
-        said.mark_text(align="right", dx=-10, dy=18, fontSize=13, color=orange).encode(
-            x, y, text="text:N"
+        said.mark_text(align="right", dx=-8, fontSize=13, color=orange).encode(
+            x, y=alt.value(60), text="text:N"
         ),
         *names,
         title=alt.Title("The loss is least at the target, not at certainty", offset=10),

@@ -42,8 +42,10 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
     longest = lines.transform_filter(
         "datum.chain || datum.layer == 'self-attention' && datum.end == n"
     )
+    tips = longest.transform_filter("datum.start < datum.end && datum.layer == 'recurrent'")
+    tips = tips.transform_calculate(start="datum.end")
     nodes = alt.Chart(outputs).transform_filter("datum.start <= n")
-    room = alt.ExprRef("min(600, pow(0.8 * width / n, 2))")  # circles do not touch on a phone
+    area = "min(600, pow(0.8 * width / n, 2))"  # circles do not touch on a phone
     small = alt.ExprRef("width / n > 70 ? 13 : 12")
     rows = "(width / n > 52 ? 1 : width / n > 26 ? 2 : 3)"  # of words that would touch in one
     lower = nodes.transform_calculate(below=f"datum.y - 0.5 * ((datum.start - 1) % {rows})")
@@ -53,7 +55,13 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
     return alt.layer(
         lines.mark_rule(color="#9AA0A6", opacity=0.7),
         longest.mark_rule(strokeWidth=2).encode(color),
-        nodes.mark_circle(size=room, opacity=1).encode(
+        tips.mark_point(
+            shape="triangle-right",
+            size=90,
+            opacity=1,
+            xOffset=alt.ExprRef(f"-4 - sqrt({area} / PI)"),
+        ).encode(x, y2, color),
+        nodes.mark_circle(size=alt.ExprRef(area), opacity=1).encode(
             x, y2, color, tooltip=["layer", "word", "step"]
         ),
         nodes.mark_text(fontSize=small, fontWeight="bold").encode(
@@ -66,7 +74,8 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
             x=alt.value(0), y="top:Q", color=color, text="label:N"
         ),
         title=alt.TitleParams(
-            alt.expr("'Recurrence takes ' + n + ' steps to the last output, self-attention one'")
+            alt.expr("'Recurrence takes ' + n + ' steps to the last output, self-attention one'"),
+            subtitle="Circles: outputs, each with the step that computes it",
         ),
         description="The same sentence read by two layers; each output has the number of the "
         "step in which it can be ready. In the recurrent layer arrows lead from state to state and "

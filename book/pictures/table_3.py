@@ -17,13 +17,12 @@ IN_WORDS = {
 }  # fmt: skip
 PLACES = {  # of a name, from its point, in pixels; to the left, it ends there
     "base": (-13, -9), "A: h = 1": (-9, 1), "A: h = 4": (-9, 0), "A: h = 16": (11, -8),
-    "A: h = 32": (36, 36), "B: d_k = 16": (-9, 1), "C: N = 4": (-9, 5), "C: d_ff = 1024": (-9, 2),
-    "C: d_model = 1024": (9, 3), "C: d_model = 256": (7, 10), "D: dropout = 0.0": (9, -3),
-    "D: dropout = 0.2": (-1, -16), "D: label_smoothing = 0.0": (9, 7),
-    "D: label_smoothing = 0.2": (-9, 0), "E: positions = learned": (9, 2),
+    "C: N = 4": (-9, 6), "C: d_ff = 1024": (-9, -4), "C: d_model = 256": (7, 10),
+    "D: dropout = 0.0": (9, -3), "D: dropout = 0.2": (-9, 0), "D: label_smoothing = 0.2": (-9, 0),
 }  # fmt: skip
-LED = ["A: h = 32", "D: dropout = 0.2"]  # to their names, by a line
-SAME = {"A: h = 32": "32 heads,\nkeys of 32", "B: d_k = 32": ""}  # a point with two rows
+# Among all rows only these are named; among those of one group, all are.
+NAMED = ["base", "A: h = 1", "C: N = 2", "C: d_model = 256", "C: d_model = 1024", "C: d_ff = 4096"]
+NAMED += ["D: dropout = 0.0", "D: label_smoothing = 0.0", "D: label_smoothing = 0.2", "big"]
 KINDS = {"better on both": 0, "worse on both": 1, "neither": 6}  # with their colors
 
 
@@ -51,10 +50,11 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
     """
     right, down = zip(*(PLACES.get(row, (9, 0)) for row in rows["row"]), strict=True)
     name = rows["row"].map(short).str.split(r":\s", regex=True).str[-1]
-    rows = rows.assign(name=name, kind=kind_of(rows), right=right, down=down)
-    rows["first"] = rows["row"].map(SAME).fillna(name)
+    named = rows["row"].isin(NAMED)
+    rows = rows.assign(name=name, kind=kind_of(rows), right=right, down=down, named=named)
     better = rows.loc[rows["kind"] == "better on both", "name"]
     chosen = "group == 'all' || datum.group == group || datum.group == 'base'"
+    shown = f"group == 'all' ? datum.named : {chosen}"
     across = (
         alt.X("perplexity:Q")
         .title("perplexity per piece, better →")
@@ -76,16 +76,13 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
         paint(alt.Stroke),
         # Base is a ring, so that it does not hide 16 heads.
         fillOpacity=alt.condition("datum.row == 'base'", alt.value(0), alt.value(1)),
-        size=alt.condition("datum.row == 'base'", alt.value(220), alt.value(60)),
+        size=alt.when("datum.row == 'base'")
+        .then(alt.value(220))
+        .when(shown)
+        .then(alt.value(80))
+        .otherwise(alt.value(30)),
         opacity=alt.condition(chosen, alt.value(1), alt.value(0.12)),
         tooltip=["row", "perplexity", "BLEU"],
-    )
-    ends = {"x2Offset": "0.85 * datum.right", "y2Offset": "0.85 * datum.down"}
-    leaders = (
-        alt.Chart(rows[rows["row"].isin(LED)])
-        .transform_filter("group == 'all'")
-        .mark_rule(color=charts.PALETTE[6], **{name: alt.ExprRef(e) for name, e in ends.items()})
-        .encode(across, up, x2="perplexity", y2="BLEU")
     )
     beside = {"dx": "datum.right", "dy": "datum.down"}
     beside["align"] = "datum.right < 0 ? 'right' : 'left'"
@@ -104,12 +101,8 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
         line.encode(up),
         corner(0, "left", 6, 8),
         corner(1, "right", -6, -10),
-        leaders,
         marks,
-        points.transform_filter(chosen)
-        .transform_calculate(told="group == 'all' ? datum.first : datum.name")
-        .mark_text(**beside, fontSize=12, lineBreak="\n")
-        .encode(text="told:N"),
+        points.transform_filter(shown).mark_text(**beside, fontSize=13).encode(text="name:N"),
         usermeta={"columns": 2},
         width="container",
         height=390,

@@ -57,13 +57,18 @@ def draw_units(
             if len(sides) < 7 and all(b < x or x2 < a or d < y or y2 < c for a, b, c, d in taken):
                 sides[i] = "right"
                 taken.append(covered)
+        # On phones one of these, at another height than the rest.
+        heights = [dots[i][1] for i in named]
+        apart = (i for i in sides if all(abs(dots[i][1] - y) > 0.05 for y in heights))
+        one = next(apart, None)
         rows += [
-            (unit, names[i], round(x, 2), round(y, 2), i in both, i in named, sides.get(i, ""))
+            (unit, names[i], round(x, 2), round(y, 2), i in both, i in named, side, i == one)
             for i, (x, y) in dots.items()
+            for side in [sides.get(i, "")]
         ]
-    fields = ["unit", "piece", "answer", "likeness", "both", "named", "side"]
+    fields = ["unit", "piece", "answer", "likeness", "both", "named", "side", "one"]
     x = alt.X("answer:Q").title("how strongly the piece turns the unit on")
-    x = x.scale(domainMin=-8, domainMax=alt.ExprRef("width < 400 ? 7.5 : 6.2"), nice=False)
+    x = x.scale(domainMin=-7.3, domainMax=alt.ExprRef("width < 400 ? 8.4 : 6.2"), nice=False)
     y = alt.Y("likeness:Q").title("likeness of the piece to what the unit adds (cosine)")
     y = y.scale(domain=[-0.3, 0.6], nice=False)
     seen = alt.Chart(pd.DataFrame(rows, columns=fields)).transform_filter("datum.unit == unit")
@@ -75,12 +80,15 @@ def draw_units(
     zero = alt.Chart(pd.DataFrame([{"answer": 0}])).encode(x)
     kinds = {
         "datum.named": {"fontSize": 15, "fontWeight": 600},
-        "!datum.named && datum.side && width >= 400": {"fontSize": 13},
+        "!datum.named && datum.side && (datum.one || width >= 400)": {"fontSize": 13},
     }
     return alt.layer(
         zero.mark_rule(color=gray),
         zero.mark_text(align="right", dx=-8, y=8, fontSize=13, text="← off"),
         zero.mark_text(align="left", dx=8, y=8, fontSize=13, text="on →"),
+        zero.mark_text(align="right", y=8, fontSize=13, color=blue, text="on and added").encode(
+            x=alt.value(alt.ExprRef("width"))
+        ),
         seen.mark_circle().encode(
             color=both(blue, gray),
             opacity=alt.condition(" || ".join(kinds), alt.value(1), alt.value(0.35)),
@@ -94,7 +102,10 @@ def draw_units(
             for side, (align, dx) in SIDES.items()
             for kind, look in kinds.items()
         ),
-        title=alt.TitleParams(alt.expr(f"{titles}[unit]")),
+        title=alt.TitleParams(
+            alt.expr(f"{titles}[unit]"),
+            subtitle="A dot: a piece of the vocabulary in place of “bicycle”",
+        ),
         width="container",
         height=300,
         description="Pieces of the vocabulary, for one unit at a time: to the right, those that "

@@ -44,19 +44,30 @@ window.decoder = (() => {
     return `Step ${time}: ${told.join("; ")}.`;
   }
 
+  // A complete hypothesis, as it waits at step t for the others to end.
+  const waiting = (each, t) =>
+    Object.create(each, {
+      before: { value: each },
+      length: { value: t },
+      of: { value: each.of ?? each },
+    });
+
   // Columns of hypotheses, one for each step, in the order of the tree, so that no two ribbons cross.
   // Each hypothesis gets a place: x and y of its beginning, its length and width, and where on the
   // edge of the hypothesis before it begins, as wide as its share of what that one may become.
   function placesOf({ steps, path, time, size, width, widthOf }) {
     const GAP = width < NARROW ? 12 : 20; // between pieces that are written
     const height = MASS + SLOT * (size + 2);
-    const columns = range(Math.max(steps.length, path.length)).map((t) => [
-      ...new Set([...(steps[t] ?? []), ...path.slice(t, t + 1)]),
-    ]);
+    const columns = [];
+    for (const t of range(Math.max(steps.length, path.length))) {
+      const complete = (columns[t - 1] ?? []).filter(({ ended }) => ended);
+      const reached = new Set([...(steps[t] ?? []), ...path.slice(t, t + 1)]);
+      columns.push([...reached, ...complete.map((each) => waiting(each, t))]);
+    }
     const broads = columns.map((column, t) => (t ? Math.max(...column.map(widthOf)) : 6));
     // What is not yet written has no names, and fits into the room that is left.
     const left = width - sum(broads.slice(0, time + 1).map((broad) => broad + GAP));
-    const span = Math.max(12, left / (columns.length - time - 1));
+    const span = Math.max(6, left / (columns.length - time - 1));
     const gap = Math.min(GAP, span / 2);
     const places = new Map();
     let x = 0;
@@ -77,7 +88,7 @@ window.decoder = (() => {
       const parent = places.get(each.before);
       const tall = Math.max(1.5, (MASS * Math.exp(each.logProb)) / all);
       const part = parent ? parent.tall * Math.exp(each.logProb - each.before.logProb) : tall;
-      const room = Math.max(tall, each.ended ? 2 * SLOT : SLOT) + 2;
+      const room = Math.max(tall, SLOT) + 2;
       const from = parent ? parent.y + parent.used : 0;
       const place = { ...at, order, tall, part, from, y: y + (room - tall) / 2, used: 0 };
       if (parent) parent.used += part;
@@ -126,7 +137,7 @@ window.decoder = (() => {
         this.tell("Loading …");
         await window.live.breath();
         this.model = await window.liveModel(this.name);
-        this.tell("The model is loaded. Choose any piece, or type a sentence of yours.");
+        this.tell("The model is loaded.");
       })();
       return this.opening;
     }
@@ -183,17 +194,17 @@ window.decoder = (() => {
     return range(TEN).map((i) => {
       const parts = ["name", "number"].map((className) => make("span", { className }));
       const element = button({ onclick: () => write(i) }, ...parts);
-      const show = (name, logProb, isKept, isOver) => {
+      const show = (name, logProb, isOver) => {
         element.style.visibility = name === undefined ? "hidden" : "";
         if (name === undefined) return;
         const probability = Math.exp(logProb);
         parts[0].textContent = name;
         element.style.setProperty("--share", probability.toFixed(4));
         parts[1].textContent = percent(probability);
-        element.classList.toggle("both", isKept);
-        const kept = isKept ? ", the beam keeps it" : "";
-        const ariaLabel = `${name}, ${percent(probability)}${kept}`;
-        Object.assign(element, { ariaLabel, ariaDisabled: isOver });
+        Object.assign(element, {
+          ariaLabel: `${name}, ${percent(probability)}`,
+          ariaDisabled: isOver,
+        });
       };
       return { element, show };
     });
@@ -207,12 +218,14 @@ window.decoder = (() => {
 
   function drawTree(scroller, { steps, mine, time, size }, best, alpha, reader) {
     const { path } = mine;
-    const lettersOf = ({ id, ended }) => (ended ? 4 : wordOf(reader.nameOf(id)).length);
-    const widthOf = (each) => 10 + 7 * lettersOf(each); // an end has its score
-    const toCome = steps.slice(time + 1).flat();
-    const ends = toCome.filter(({ ended }) => ended);
-    const room = { width: scroller.clientWidth, widthOf };
-    const { columns, places, height, width } = placesOf({ steps, path, time, size, ...room });
+    const widthOf = (each) => (each.ended ? 0 : 10 + 7 * wordOf(reader.nameOf(each.id)).length);
+    const wordsOf = (each) => reader.textOf(each).match(/[\p{L}\p{N}]+/gu) ?? [];
+    const endOf = (each) => `… ${wordsOf(each).at(-1) ?? ""}`;
+    const endings = [...steps.flat(), mine].filter(({ ended }) => ended).map(endOf);
+    const beyond = 26 + 7 * Math.max(...endings.map(({ length }) => length)); // and a score
+    const room = { width: scroller.clientWidth - beyond, widthOf };
+    const { columns, places, height, ...placed } = placesOf({ steps, path, time, size, ...room });
+    const width = placed.width + beyond;
     const inBeam = new Set(steps.flat());
     // Named are the ways to what is open now or complete.
     const written = steps.slice(0, time + 1).flat();
@@ -228,67 +241,35 @@ window.decoder = (() => {
       const middle = place.y + place.tall / 2;
       // The words of a ribbon that hardly bends stand on one line.
       place.middle = Math.abs(middle - parent?.middle) < 5 ? parent.middle : middle;
-      const later = each.length > time;
+      const [it, later] = [each.of ?? each, each.length > time];
       const { area, contour } = ribbonOf(place, parent);
       const kinds = {
-        own: path.includes(each),
-        dropped: !inBeam.has(each),
-        later,
+        own: path.includes(it),
+        dropped: !inBeam.has(it),
+        later: later || !alive.has(it),
         thin: place.tall < SLOT,
-        best: best?.path.includes(each),
+        best: best?.path.includes(it),
       };
       const names = Object.keys(kinds).filter((kind) => kinds[kind]);
       const group = shape("g", { class: names.join(" ") }, shape("path", { d: area }));
       group.append(shape("path", { class: "contour", d: contour }));
+      const write = (text, x, anchor) =>
+        group.append(shape("text", { x, y: place.middle + 4, "text-anchor": anchor }, text));
+      if (each.ended && columns.at(-1).includes(each)) {
+        write(endOf(it), place.x + place.broad + 5, "start");
+        if (it.length <= time) write(minus(score(it, alpha), 2), width, "end");
+      }
       if (parent && !later) {
-        const [x, y] = [place.x + place.broad / 2, place.middle];
-        const write = (text, dy) => shape("text", { x, y: y + dy, "text-anchor": "middle" }, text);
-        if (alive.has(each)) {
-          group.append(write(wordOf(reader.nameOf(each.id)), each.ended ? -2 : 4));
-          if (each.ended) group.append(write(minus(score(each, alpha), 2), 11));
-        }
-        group.append(shape("title", {}, `${reader.textOf(each)}: ${chanceOf(each)}`));
+        const isNamed = alive.has(each) && !each.ended;
+        if (isNamed) write(wordOf(reader.nameOf(each.id)), place.x + place.broad / 2, "middle");
+        group.append(shape("title", {}, `${reader.textOf(it)}: ${chanceOf(it)}`));
       }
       svg.append(group);
     }
-    svg.append(...endsOf(ends, places, reader));
     scroller.replaceChildren(svg);
     const now = places.get(columns[Math.min(time, columns.length - 1)][0]);
     scroller.scrollLeft = now.x - scroller.clientWidth * 0.6;
     fade(scroller);
-  }
-
-  // The last words of outputs to come, each once, in the widest ribbon that ends with it, if it has
-  // room for them.
-  function endsOf(ends, places, reader) {
-    const last = (each) =>
-      reader
-        .textOf(each)
-        .match(/[\p{L}\p{N}]+/gu)
-        ?.at(-1) ?? "";
-    const widest = new Map();
-    for (const each of [...ends].sort((one, two) => places.get(one).tall - places.get(two).tall)) {
-      widest.set(last(each), places.get(each));
-    }
-    const write = ([word, { x, y, broad, tall }]) =>
-      shape("text", { x: x + broad - 5, y: y + tall / 2 + 4, "text-anchor": "end" }, `… ${word}`);
-    return [...widest].filter(([, { tall }]) => tall > 2 * SLOT).map(write);
-  }
-
-  function drawKey() {
-    const colors = {
-      own: "yours",
-      beam: "the beam’s (pale: to come)",
-      dropped: "not kept by the beam",
-    };
-    const key = ([className, textContent]) => make("span", { className, textContent });
-    const about = "A wider ribbon is a more probable beginning:";
-    return make(
-      "p",
-      { className: "key" },
-      make("span", { textContent: about }),
-      ...Object.entries(colors).map(key),
-    );
   }
 
   // ------------------------------------------------------------------- what the reader does
@@ -301,7 +282,7 @@ window.decoder = (() => {
       const { input, note, to } = window.live.asking(box, "Begin", about, () => this.begin());
       this.input = input;
       this.tell = (text) => {
-        note.textContent = text;
+        note.textContent = this.status.textContent = text;
       };
       this.reader = new Reader(box, this.tell);
       Object.assign(this, { state: null, timer: null, latest: 0 });
@@ -333,30 +314,23 @@ window.decoder = (() => {
       this.result = Object.assign(this.cells[0][1], { className: "translation" });
       const body = make("tbody", {}, ...this.cells.map((row) => make("tr", {}, ...row)));
       const buttons = this.pieces.map(({ element }) => element);
-      this.key = drawKey();
-      const about = "Where it looks (last layer, mean of the heads)";
-      const looks = make(
-        "div",
-        {},
-        make("p", { className: "key", textContent: about }),
-        wide(this.looks),
-      );
-      const settings = controls(this.width, this.penalty);
-      const key = make("span", { textContent: "The beam keeps the blue pieces" });
+      const say = (tag, textContent) => make(tag, { textContent });
+      const about = "A wider ribbon is more probable; pale: to come";
+      const acts = controls(this.back, this.next, this.play);
+      const others = this.input.form.nextElementSibling;
+      const folded = [
+        ...[this.input.form, others, note, controls(this.width, this.penalty)],
+        ...[say("p", "Where it looks (last layer, mean of the heads):"), wide(this.looks)],
+      ];
+      const name = say("summary", "Another sentence, settings, attention");
       box.classList.add("decoder");
       box.append(
-        make("p", { className: "chart-title" }, this.aim, key),
-        this.status,
-        make("div", { className: "choosing" }, ...buttons),
-        controls(this.back, this.next, this.play),
-        this.key,
+        make("p", { className: "chart-title" }, this.aim, say("span", about)),
         this.scroller,
+        make("div", { className: "acts" }, this.status, acts),
+        make("div", { className: "choosing" }, ...buttons),
         make("table", { className: "kept" }, body),
-        looks,
-        this.input.form,
-        this.input.form.nextElementSibling,
-        make("details", {}, make("summary", { textContent: "Settings" }), settings),
-        note,
+        make("details", {}, name, ...folded),
       );
     }
 
@@ -447,23 +421,21 @@ window.decoder = (() => {
       const { mine, time, steps, source, said } = state;
       const best = isOver ? bestOf(steps, alpha) : steps[Math.min(time, steps.length - 1)][0];
       const asked = mine.ended ? mine.before : mine; // of a sentence that has ended, its last step stays
-      const inBeam = new Set(steps.flat());
       const options = [...asked.next];
       drawTree(this.scroller, state, isOver ? best : null, alpha, reader);
       for (const [i, { show }] of this.pieces.entries()) {
         const [id, logProb] = options[i] ?? [];
         const name = id === undefined ? id : wordOf(reader.nameOf(id));
-        show(name, logProb, inBeam.has(asked.children.get(id)), mine.ended);
+        show(name, logProb, mine.ended);
       }
       this.looks.replaceChildren(...source.source.map((name, i) => drawLook(name, asked.looks[i])));
       for (const [row, each] of [mine, best].entries()) {
         const text = `${reader.textOf(each)}${each.ended ? "" : " …"}`;
         this.cells[row][1].textContent = text;
-        this.cells[row][2].textContent = each.ended ? minus(score(each, alpha)) : "";
+        this.cells[row][2].textContent = minus(score(each, alpha));
       }
       const aim = minus(score(bestOf(steps, alpha), alpha));
-      this.aim.textContent = `Beat the beam: translate “${source.text}” with a score above ${aim}`;
-      this.key.lastChild.hidden = mine.path.every((each) => inBeam.has(each));
+      this.aim.textContent = `Beat the beam’s ${aim}: translate “${source.text}”`;
       this.status.textContent = isOver ? verdictOf(mine, best, alpha) : said;
       this.back.ariaDisabled = time === 0;
       this.next.ariaDisabled = isOver;

@@ -208,8 +208,8 @@ window.playground = (() => {
   // Losses of both models against updates: each has its name where it ends, and is marked where the
   // task is solved.
   function makeCurves() {
-    const [width, height, left, right] = [innerWidth < 577 ? 324 : 710, 206, 18, 50];
-    const [top, bottom, most] = [26, 34, 2.6];
+    const [width, height, left, right] = [innerWidth < 577 ? 324 : 710, 166, 18, 60];
+    const [top, bottom, most] = [26, 20, 2.6];
     const grid = shape("g");
     const lines = [0, 1].map(() => shape("g", { class: "curve" }));
     const viewBox = `0 0 ${width} ${height}`;
@@ -225,12 +225,12 @@ window.playground = (() => {
         label(`${loss}`, { x: left - 6, y: y(loss) + 4, "text-anchor": "end" }),
       ];
       const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => {
-        const at = { x: x(share * updates), y: height - 19, "text-anchor": "middle" };
-        return label(`${Math.round(share * updates)}`, at);
+        const at = { x: x(share * updates), y: height - 4, "text-anchor": "middle" };
+        if (share === 1) Object.assign(at, { x: at.x - 12, "text-anchor": "start" });
+        return label(`${Math.round(share * updates)}${share === 1 ? " updates" : ""}`, at);
       });
-      const name = label("updates", { x: width - right, y: height - 3, "text-anchor": "end" });
       const title = label("loss, nats per symbol", { x: 0, y: 12 });
-      grid.replaceChildren(...[0, 1, 2].flatMap(rule), ...ticks, title, name);
+      grid.replaceChildren(...[0, 1, 2].flatMap(rule), ...ticks, title);
       // Both names above the axis, and not on each other.
       const ends = runs.map(({ losses }) => Math.min(y(losses.at(-1) ?? most) + 4, y(0) - 4));
       const upper = ends[0] < ends[1] ? 0 : 1;
@@ -339,14 +339,6 @@ window.playground = (() => {
       table,
     );
     const again = button({ textContent: "Reset", onclick: () => reset() });
-    const copy = button({
-      className: "link",
-      textContent: "Copy link",
-      async onclick() {
-        await navigator.clipboard.writeText(location.href);
-        note.textContent = "The address of these settings is copied.";
-      },
-    });
     const input = make("input", { type: "text", autocomplete: "off", spellcheck: false });
     input.inputMode = "numeric";
     input.oninput = () => {
@@ -357,7 +349,7 @@ window.playground = (() => {
       note.textContent = isAsked(input.value) ? "" : asked();
     };
     const typed = make("label", { className: "sentence" }, "Your text ", input);
-    const note = make("span", { className: "note" });
+    const note = make("span");
     const seen = make("div", { role: "status", className: "seen" });
     const curves = makeCurves();
     let [due, isRecorded] = [false, false];
@@ -496,32 +488,50 @@ window.playground = (() => {
       input.value = text;
       for (const [i, run] of runs.entries()) run.show(settingsOf(sides[i]), text, models[i]);
       tellApart();
-      note.textContent = "Recorded. Play trains both anew, on this page.";
       isRecorded = true;
     }
 
     const recorded = dataOf(box);
     box.append(
-      controls(play, step, again, note, copy),
+      controls(play, step, again, shared.task, shared.seed, typed, note),
       curves.element,
-      controls(typed, shared.task, shared.seed),
       make("div", { className: "runs-side" }, ...runs.map(({ element }) => element)),
       seen,
       others,
     );
     Object.assign(box, { role: "group", ariaLabel: "Two models that learn" });
-    for (const place of Object.keys(EXPERIMENTS)) {
+    // Each comparison's heading becomes a row of one chart: a button, a dot for each seed that solves
+    // the task, and their number.
+    const at100 = (update) => `${(100 * update) / MOST}%`;
+    const dot = (update) => shape("circle", { cx: at100(update), cy: "50%", r: 3.5 });
+    const lane = (updates) => [
+      shape("svg", { class: "lane", "aria-hidden": true }, ...updates.map(dot)),
+      make("span", { textContent: updates.length, title: "seeds of 20 that solve it" }),
+    ];
+    for (const [place, { B }] of Object.entries(recorded.solved)) {
       const onclick = () => {
         show(place);
         box.scrollIntoView();
         go();
       };
-      const heading = document.querySelector(`#${place} > :is(h2, h3)`);
-      const { A, B } = recorded.solved[place];
-      const told = `Seeds of 20 that solve it: A ${A}, B ${B}`;
-      const act = button({ textContent: "Train it", onclick });
-      heading?.after(make("p", { className: "try-it" }, act, told));
+      const heading = document.querySelector(`#${place} > h3`);
+      const textContent = heading?.firstChild.textContent;
+      heading?.replaceChildren(button({ textContent, onclick }), ...lane(B));
     }
+    const axis = { width: "100%", height: 18, fill: "currentcolor", "aria-hidden": true };
+    const tick = (update) => {
+      const place = { x: at100(update), y: 14, "text-anchor": update === MOST ? "end" : "middle" };
+      return Object.assign(shape("text", place), { textContent: update });
+    };
+    document
+      .querySelector(".lanes")
+      ?.replaceChildren(
+        make("span", { textContent: "solved at update" }),
+        shape("svg", axis, ...[100, 200, 300, MOST].map(tick)),
+        make("span"),
+        make("strong", { textContent: "Model A, all parts" }),
+        ...lane(Object.values(recorded.solved)[0].A),
+      );
     showRecorded(recorded);
     follow();
     addEventListener("hashchange", follow);
