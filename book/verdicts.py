@@ -101,10 +101,12 @@ MEANS = {
     "holds by construction": "A proof, a count, or a property of any code that does what the "
     "section describes.",
     "holds in the paper's own numbers": "Its tables and drawings agree with its sentences.",
-    "measured here": "For the machine, the text and the model that the evidence names.",
+    "measured here": "Our measurement shows it, for the machine, text or model that the "
+    "evidence names.",
     "measured at small scale": "A model far smaller than the paper's, or trained on far less, "
     "showed the effect.",
-    "needs the paper's hardware": "Only the paper's data, and mostly a run of its size, decide.",
+    "needs the paper's hardware": "Only a run with the paper's data, mostly of its "
+    "size, can decide.",
     "open": "Our measurement does not decide.",
 }
 WAITING = (
@@ -167,46 +169,41 @@ def sign(verdict: str) -> str:
 
 def scoreboard(entries: list[Entry]) -> str:
     """How many claims there are, and the verdicts on them as bars."""
-    own = sum(entry.verdict.section == "Since 2017" for entry in entries)
-    told = f"{len(entries)} claims: {len(entries) - own} of the paper, {own} of this book"
-    return f'<div class="scoreboard"><p>{told}</p>{bars(entries)}</div>'
+    counts = Counter(entry.verdict.verdict for entry in entries)
+    *hold, small, hardware, unclear, differ, _ = (counts[verdict] for verdict in BARS)
+    told = (
+        f"Of {len(entries)} claims {sum(hold) + small} hold, {small} of them at small scale; "
+        f"{hardware + unclear} are undecided and {differ} differ"
+    )
+    title = f'<p class="chart-title"><strong>{told}</strong></p>'
+    return f'<div class="scoreboard">{title}{bars(entries)}</div>'
 
 
-GROUPS = {  # name of each bar, and its verdicts in short
-    "hold": {
-        "holds by construction": "by construction",
-        "holds in the paper's own numbers": "by its own numbers",
-        "measured here": "measured",
-    },
-    "hold at small scale": {"measured at small scale": "measured"},
-    "undecided": {"needs the paper's hardware": "needs its hardware", "open": "open"},
-    "differ": {"differs": ""},
-    "not reproduced": {"not reproduced here": ""},
+BARS = {  # the verdicts in the order of their bars, and the name of each
+    "holds by construction": "hold by construction",
+    "holds in the paper's own numbers": "hold in its numbers",
+    "measured here": "hold as measured",
+    "measured at small scale": "hold at small scale",
+    "needs the paper's hardware": "need its hardware",
+    "open": "open",
+    "differs": "differ",
+    "not reproduced here": "not reproduced",
 }
 
 
 def bars(entries: list[Entry]) -> str:
-    """A bar for each kind of answer, with a part for each verdict, linked to its claims."""
+    """A bar for each verdict that was given, linked to its claims."""
     counts = Counter(entry.verdict.verdict for entry in entries)
-    sums = {name: sum(counts[verdict] for verdict in group) for name, group in GROUPS.items()}
     rows = []
-    for name, group in GROUPS.items():
-        parts = "".join(part(verdict, short, counts[verdict]) for verdict, short in group.items())
-        share = f"--share: {sums[name] / max(1, *sums.values()):.3f}"
-        rows += [f'<b>{sums[name]} {name}</b><div style="{share}">{parts}</div>'] * bool(parts)
+    for verdict, name in BARS.items():
+        if count := counts[verdict]:
+            mark, color = MARKS[verdict]
+            rows.append(
+                f'<b>{mark} {name}</b><a class="{kind(verdict)}" style="--color: {color}; width: '
+                f'{count / max(counts.values()):.1%}" href="claims.html{listed(verdict)}" '
+                f'aria-label="{count}: {typeset(verdict)}">{count}</a>'
+            )
     return f'<div class="parts">{"".join(rows)}</div>'
-
-
-def part(verdict: str, short: str, count: int) -> str:
-    """The part of a bar that counts a verdict; its words are shown where there is room."""
-    if not count:
-        return ""
-    mark, color = MARKS[verdict]
-    return (
-        f'<a class="{kind(verdict)}" style="--color: {color}; flex-grow: {count}" '
-        f'href="claims.html{listed(verdict)}" aria-label="{count}: {typeset(verdict)}" '
-        f'title="{typeset(verdict)}">{mark} <span>{short}</span> {count}</a>'
-    )
 
 
 def kind(verdict: str) -> str:

@@ -186,11 +186,12 @@ def test_the_index_escapes_and_leads_to_the_chapter_and_the_bars_count_by_verdic
     assert '<tr data-section="3.2" data-verdict="measured here">' in table
     others = verdicts.Entry("x", made(holds=None)), verdicts.Entry("y", made(holds=False))
     bar = verdicts.scoreboard([entry, *others, entry])
-    assert "4 claims: 4 of the paper, 0 of this book" in bar
-    assert re.findall("<b>(.*?)</b>", bar) == ["2 hold", "1 undecided", "1 differ"]
-    link = r'flex-grow: (\d+)" href="claims\.html\?([^"]*)#the-claims"'
+    assert "Of 4 claims 2 hold, 0 of them at small scale; 1 are undecided and 1 differ" in bar
+    assert re.findall("<b>(.*?)</b>", bar) == ["✓ hold as measured", "○ open", "≠ differ"]
+    link = r'width: ([\d.]+)%" href="claims\.html\?([^"]*)#the-claims"[^>]*>(\d)</a>'
     assert re.findall(link, bar) == [
-        ("2", "verdict=measured%20here"), ("1", "verdict=open"), ("1", "verdict=differs")
+        ("100.0", "verdict=measured%20here", "2"), ("50.0", "verdict=open", "1"),
+        ("50.0", "verdict=differs", "1"),
     ]  # fmt: skip
 
 

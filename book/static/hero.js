@@ -76,26 +76,12 @@ window.hero = (() => {
 
   // --------------------------------------------------------------------------------- drawings
 
-  function drawSmall(weights) {
-    const paths = weights.flatMap((row, q) =>
-      row.flatMap((weight, k) => {
-        if (weight <= 0.15) return [];
-        const [x, u] = [(40 * (k + 0.5)) / row.length, (40 * (q + 0.5)) / weights.length];
-        return [shape("path", { d: taper([x, 1], [u, 35], 2.5), opacity: weight })];
-      }),
-    );
-    const attributes = { "aria-hidden": "true", preserveAspectRatio: "none" };
-    return shape("svg", { viewBox: "0 0 40 36", ...attributes }, ...paths);
-  }
-
-  // A small drawing and a name for each of the heads that are offered; none stands for the mean of
-  // the last layer.
-  function drawHeads(example, named, choose) {
+  // A button for each of the heads that are offered; none stands for the mean of the last layer.
+  function headButtons(example, named, choose) {
     return named.map(([name, head]) => {
       const act = () => choose(head);
       const title = headName(head, example.weights.length);
-      const means = { role: "radio", title, head, onfocus: act, onclick: act };
-      return button(means, drawSmall(tableOf(example, head)), make("span", { textContent: name }));
+      return button({ role: "radio", title, head, onfocus: act, onclick: act, textContent: name });
     });
   }
 
@@ -179,7 +165,7 @@ window.hero = (() => {
       for (const [i, each] of this.buttons.entries())
         each.ariaPressed = example === this.examples[i];
       const choose = (head) => same(this.head, head) || this.look(head);
-      this.heads.replaceChildren("Head ", ...drawHeads(example, this.named, choose));
+      this.heads.replaceChildren("Head ", ...headButtons(example, this.named, choose));
       this.draw();
       this.figure.search = new URLSearchParams({ sentence: example.english });
       if (said) this.said.textContent = said;
