@@ -325,6 +325,9 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
     expect(missing).to_have_count(0, timeout=120_000)
     if MATRIX:
         open_live(tab)
+    tab.evaluate(
+        "document.querySelectorAll('.experiment').forEach((fold) => { fold.open = true; })"
+    )
     tab.keyboard.press("Tab")  # from now on the focus is shown
     seen = tab.evaluate(LOOK)
     hindrances = barriers(tab, MATRIX or page in WHOLE)

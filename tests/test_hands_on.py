@@ -159,6 +159,8 @@ def chart(tab):
         if tab.url.partition("#")[0] != address:
             tab.goto(address)
             tab.evaluate("window.MathJax?.startup.promise.then(() => null)")  # nothing moves now
+            folds = "document.querySelectorAll('.experiment')"
+            tab.evaluate(f"{folds}.forEach((fold) => {{ fold.open = true; }})")
         return Chart(tab, *names)
 
     yield opened
@@ -328,7 +330,7 @@ def test_one_length_for_two_sections(chart) -> None:
     opened.controls[length].evaluate(SET, "12")
     assert opened.values() == ["12"]
     assert "Recurrent: 12 steps" in opened.texts()
-    opened.tab.wait_for_timeout(500)  # the browser hands what is kept to another process
+    opened.tab.wait_for_timeout(2000)  # the browser hands what is kept to another process
     opened = chart("2-background", length)
     assert opened.values() == ["12"]
     assert {"12 steps", "11 layers", "4 layers", "1 layer"} <= set(opened.texts())

@@ -1093,6 +1093,8 @@ def test_a_page_of_the_site_loads_a_model_when_asked_and_stays_accessible(browse
         tab.on("pageerror", lambda error, reports=reports: reports.append(str(error)))
         tab.add_init_script(f"localStorage.setItem('mode', '{theme}')")
         tab.goto((SITE / "chapters" / f"{page}.html").as_uri())
+        folds = "document.querySelectorAll('.experiment')"
+        tab.evaluate(f"{folds}.forEach((fold) => {{ fold.open = true; }})")
         place = tab.locator(".live").first
         place.locator("form").wait_for()
         tab.wait_for_timeout(500)
