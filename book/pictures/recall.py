@@ -66,7 +66,7 @@ def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
         height=300,
         title=alt.Title(
             f"Contiguous convolutions need {factor:.1f} times the steps for each token of distance",
-            subtitle=f"Toy task, eight layers, three runs; the mean factor from 1 to {slow.index[-1]}",
+            subtitle=f"Toy task, eight layers, three runs; mean factor from 1 to {slow.index[-1]}",
         ),
         description="Steps of training against the distance, on a logarithmic axis, medians of "
         "three runs. "
