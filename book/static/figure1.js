@@ -528,7 +528,7 @@ window.figure1 = (() => {
       captions.decoder.textContent = writes ? place : "the decoder waits for the encoder";
       for (const stack of STACKS) heads[stack].textContent = "";
       if (kind) heads[reads].textContent = `“${wordsOf(data)[view.stack][marked]}” reads`;
-      else if (turned) heads[view.stack].textContent = "turned by";
+      else if (turned && view.box < LINEAR) heads[view.stack].textContent = "turned by";
       setMark.encoder(view.marks.encoder);
       setMark.decoder(writes ? marked : -1);
       const chosen = this.boxes.findIndex(({ key }) => key === `${view.stack} ${view.box}`);
