@@ -329,11 +329,11 @@ def test_one_length_for_two_sections(chart) -> None:
     opened = chart("1-introduction", length)
     opened.controls[length].evaluate(SET, "12")
     assert opened.values() == ["12"]
-    assert "Recurrent: 12 steps" in opened.texts()
+    assert "last output: step 12" in opened.texts()
     opened.tab.wait_for_timeout(2000)  # the browser hands what is kept to another process
     opened = chart("2-background", length)
     assert opened.values() == ["12"]
-    assert {"12 steps", "11 layers", "4 layers", "1 layer"} <= set(opened.texts())
+    assert {"12 steps in a row", "11 layers", "4 layers", "1 layer"} <= set(opened.texts())
 
 
 def test_a_word_shows_its_lines_of_attention(chart) -> None:

@@ -11,7 +11,7 @@ from book.pictures.steps import LENGTHS, length
 
 KINDS = {
     "recurrent": "one recurrent layer",
-    "contiguous": "convolutions",
+    "contiguous": "contiguous convolutions",
     "dilated": "dilated convolutions",
     "self-attention": "self-attention",
 }
@@ -31,14 +31,14 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         for n in LENGTHS:
             path = [(position + n - 1, layer) for position, layer in way(kind, n - 1)]
             last = path[-1][1]
-            count, unit = (n, "step") if kind == "recurrent" else (last, "layer")
+            count, unit = (n, "steps in a row") if kind == "recurrent" else (last, "layers")
             first = len(path) - 1 - count  # what is not counted
             counts = [str(max(0, i - first) or "") for i in range(len(path))]
             stops += [(panel, n, i, *place, counts[i]) for i, place in enumerate(path)]
             new = range(layers, last + 1)  # layers that shorter sentences do not need
             dots += [(panel, n, *place) for place in product(range(max(LENGTHS)), new)]
             layers = last + 1
-            names.append((panel, n, KINDS[kind], f"{count} {unit}{'s' * (count > 1)}"))
+            names.append((panel, n, KINDS[kind], "1 layer" if count == 1 else f"{count} {unit}"))
     stops = pd.DataFrame(stops, columns=["panel", "n", "order", "position", "layer", "count"])
     dots = pd.DataFrame(dots, columns=["panel", "from", "position", "layer"])
     names = pd.DataFrame(names, columns=["panel", "n", "name", "length"])

@@ -27,13 +27,19 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
     arrows += [("recurrent", t, t + 1, 11.5, 11.5, True) for t in positions]
     arrows += [("self-attention", s, t, 1.8, 6, False) for s in positions for t in positions]
     arrows = pd.DataFrame(arrows, columns=["layer", "start", "end", "y", "y2", "chain"])
-    label = "datum.layer == 'recurrent' ? 'Recurrent: ' + n + ' steps' : 'Self-attention: 1 step'"
+    name = "datum.layer == 'recurrent' ? 'Recurrent' : 'Self-attention'"
+    last = "'last output: step ' + (datum.layer == 'recurrent' ? n : 1)"
 
     margin = "min(0.6, 40 * (n - 1) / (width - 80))"  # at most 40 pixels at either side
     ends = alt.ExprRef(f"1 - {margin}"), alt.ExprRef(f"n + {margin}")
     x = alt.X("start:Q").axis(None)
     x = x.scale(domainMin=ends[0], domainMax=ends[1], nice=False, zero=False)
-    y, y2 = (alt.Y(f"{name}:Q").axis(None).scale(domain=[0, 12.9]) for name in ("y", "y2"))
+    rows = "(width / n > 52 ? 1 : width / n > 26 ? 2 : 3)"  # of words that would touch in one
+    foot = alt.ExprRef(f"1.1 - 0.5 * {rows}")  # below the lowest of them
+    y, y2 = (
+        alt.Y(f"{of}:Q").axis(None).scale(domainMin=foot, domainMax=12.9, nice=False, zero=False)
+        for of in ("y", "y2")
+    )
     shades = [charts.LAYERS[name] for name in bands]
     color = alt.Color("layer:N").legend(None).scale(domain=list(bands), range=shades)
     on_node = alt.condition("datum.layer == 'recurrent'", alt.value("#18181b"), alt.value("white"))
@@ -47,10 +53,9 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
     nodes = alt.Chart(outputs).transform_filter("datum.start <= n")
     area = "min(600, pow(0.8 * width / n, 2))"  # circles do not touch on a phone
     small = alt.ExprRef("width / n > 70 ? 13 : 12")
-    rows = "(width / n > 52 ? 1 : width / n > 26 ? 2 : 3)"  # of words that would touch in one
     lower = nodes.transform_calculate(below=f"datum.y - 0.5 * ((datum.start - 1) % {rows})")
     heads = alt.Chart(outputs.drop_duplicates("layer")).transform_calculate(
-        label=label, top="datum.y2 + 1"
+        name=name, last=last, top="datum.y2 + 1"
     )
     return alt.layer(
         lines.mark_rule(color="#9AA0A6", opacity=0.7),
@@ -70,8 +75,14 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         lower.mark_text(baseline="top", fontSize=alt.ExprRef("width / n > 70 ? 15 : 12")).encode(
             x, alt.Y("below:Q"), text="word"
         ),
-        heads.mark_text(align="left", fontSize=15, fontWeight="bold").encode(
-            x=alt.value(0), y="top:Q", color=color, text="label:N"
+        *(
+            heads.mark_text(align=align, fontSize=15, fontWeight="bold").encode(
+                x=at, y="top:Q", color=color, text=text
+            )
+            for align, at, text in (
+                ("left", alt.value(0), "name:N"),
+                ("right", alt.value("width"), "last:N"),
+            )
         ),
         title=alt.TitleParams(
             alt.expr("'Recurrence takes ' + n + ' steps to the last output, self-attention one'"),

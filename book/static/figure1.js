@@ -421,7 +421,7 @@ window.figure1 = (() => {
       this.lines = shape("g", { class: "lines" });
       this.bars = shape("g", { class: "bars" });
       picture.replaceChildren(this.lines);
-      Object.assign(this, { rows: {}, captions: {}, setMark: {} });
+      Object.assign(this, { rows: {}, captions: {}, heads: {}, setMark: {} });
       for (const stack of STACKS) {
         const top = topOf(stack, data);
         const rows = wordsOf(data)[stack].map((word, i) => drawRow(word, top + i * ROW));
@@ -431,13 +431,18 @@ window.figure1 = (() => {
           this.look({});
         };
         this.rows[stack] = rows;
-        this.captions[stack] = shape("text", { x: STRIPS, y: top - 6, class: "caption" });
+        const caption = { y: top - 6, class: "caption" };
+        this.captions[stack] = shape("text", { x: STRIPS, ...caption });
+        this.heads[stack] = shape("text", { x: WIDTH, ...caption, "text-anchor": "end" });
         this.setMark[stack] = choose(group, labels[stack], rows, mark);
-        picture.append(this.captions[stack], group);
+        picture.append(this.captions[stack], this.heads[stack], group);
         for (const { childNodes } of rows) fit(childNodes[1], NAMES - 6);
       }
-      const key = { x: WIDTH, y: TITLE - 6, class: "caption", "text-anchor": "end" };
-      picture.append(this.bars, shape("text", key, "orange +, blue −"));
+      const swatch = (x, name, sign) => [
+        shape("rect", { x, y: TITLE - 16, width: 10, height: 10, class: name }),
+        shape("text", { x: x + 14, y: TITLE - 6, class: "caption" }, sign),
+      ];
+      picture.append(this.bars, ...swatch(0, "above", "+"), ...swatch(32, "below", "−"));
     }
 
     // ------------------------------------------------------------------ the reader's sentence
@@ -506,7 +511,7 @@ window.figure1 = (() => {
     }
 
     show() {
-      const { view, data, rows, captions, setMark, drawing } = this;
+      const { view, data, rows, captions, heads, setMark, drawing } = this;
       const place = placeOf(view);
       const { strips } = data;
       const [vectors, turned] = [strips, data.turned].map((lists) => madeBy(view, lists));
@@ -521,6 +526,9 @@ window.figure1 = (() => {
       paint(rows.decoder, writes && vectors, writes ? view.pieces : 0, turned, weights.decoder);
       captions.encoder.textContent = writes ? "memory" : place;
       captions.decoder.textContent = writes ? place : "the decoder waits for the encoder";
+      for (const stack of STACKS) heads[stack].textContent = "";
+      if (kind) heads[reads].textContent = `“${wordsOf(data)[view.stack][marked]}” reads`;
+      else if (turned && view.box < LINEAR) heads[view.stack].textContent = "turned by";
       setMark.encoder(view.marks.encoder);
       setMark.decoder(writes ? marked : -1);
       const chosen = this.boxes.findIndex(({ key }) => key === `${view.stack} ${view.box}`);
