@@ -119,7 +119,7 @@ def draw_rows(
             fontWeight=600,
         ),
         line(blue, "right", "right + 5", "87", "87", 1),
-        line(blue, "right + 5", "right + 5", "87", f"{110 + 27 * len(names)}", 1),
+        line(blue, "right + 5", "right + 5", "87", f"{137 + 27 * len(names)}", 1),
         shaded("datum.kind == 'row' && datum.row != read_row", row, gray),
         shaded("datum.kind == 'row' && datum.row == read_row", row, orange),
         now(x="left - 26", y=f"{row} + 12")
