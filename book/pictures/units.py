@@ -85,7 +85,7 @@ def draw_units(
     return alt.layer(
         zero.mark_rect(color=blue, opacity=0.07, clip=True).encode(x2=alt.datum(9)),
         zero.mark_rule(color=gray),
-        zero.mark_text(align="right", dx=-8, y=8, fontSize=13, text="← off: most pieces"),
+        zero.mark_text(align="right", dx=-8, y=8, fontSize=13, text="← off"),
         zero.mark_text(align="left", dx=8, y=8, fontSize=13, text="on →"),
         zero.mark_text(align="right", y=8, fontSize=13, color=blue, text="on and added").encode(
             x=alt.value(alt.ExprRef("width"))
