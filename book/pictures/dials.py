@@ -28,7 +28,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
     blue, orange, *_, grey = charts.PALETTE
     color = alt.Color("hand:N", legend=None)
     color = color.scale(domain=["position", "k later"], range=[blue, orange])
-    low = alt.ExprRef("width < 500 ? -0.55 : -0.95")  # room for names of the rows
+    low = alt.ExprRef("width < 500 ? -0.5 : -1.15")  # room for names of the rows
 
     def dials(at: Any) -> alt.Chart:
         return (
@@ -52,7 +52,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         )
 
     once, here, later = (dials(at) for at in (0, pos, pos + k))
-    radius = "(width < 500 ? width / 8.1 - 14 : 52)"
+    radius = "(width < 500 ? width / 8 - 5 : 52)"
     disk = alt.ExprRef(f"pow(2 * {radius}, 2)")
     small = alt.ExprRef("width < 500 ? 12 : 13")
 
@@ -71,7 +71,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         tip = f"(datum.end - {near} / 2 + {sign} * {aside})"
         return (
             later.transform_filter("datum.pair == 0")
-            .transform_calculate(said=said)
+            .transform_calculate(said=f"width < 500 ? '' : {said}")
             .mark_text(
                 dx=alt.ExprRef(f"({radius} + 16) * sin{tip}"),
                 dy=alt.ExprRef(f"-({radius} + 12) * cos{tip}"),
@@ -91,11 +91,11 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
     size = "format(datum.degrees, datum.degrees < 10 && k ? '.1f' : ',.0f') + '°'"
     added = f"'+' + k + ': ' + {size}"
     wave = "'turn: ' + datum.wave + (datum.row ? '' : ' tokens')"
-    left = alt.ExprRef("width < 500 ? -width / 8.1 : -width * 0.95 / 4.45")
+    left = alt.ExprRef("width < 500 ? -width / 8 : -width * 1.15 / 4.65")
     first = once.transform_filter("datum.column == 0")
     rows = first.mark_text(
         dx=left,
-        dy=alt.ExprRef(f"width < 500 ? -{radius} - 26 : 0"),
+        dy=alt.ExprRef(f"width < 500 ? -{radius} - 18 : 0"),
         fontSize=14,
         fontWeight=600,
         align="left",

@@ -20,7 +20,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     query = alt.selection_point(
         name="query",
         fields=["y", "x"],
-        value=[{"x": 2, "y": 1}],
+        value=[{"x": 2, "y": 0.5}],
         nearest=True,
         toggle=False,
         clear=False,
@@ -48,7 +48,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     shares = ", ".join(f"powers[{i}] / (powers[0] + powers[1] + powers[2])" for i in range(3))
     terms = [(f"weights[{i}]", value) for i, value in enumerate(values.flatten().tolist())]
     shown = [f"format({w}, '.2f') + ' × {f'({v:g})' if v < 0 else f'{v:g}'}'" for w, v in terms]
-    sum_of = " + ' + ' + ".join(shown).replace("-", "−") + " + ' = ' + format(answer, '.2f')"
+    sum_of = " + ' + ' + ".join(shown).replace("-", "−") + " + ' ≈ ' + format(answer, '.2f')"
     computed = [
         alt.param(
             "scaled", value=False, bind=alt.binding_checkbox(name="divide the scores by √2 ")
@@ -85,11 +85,9 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         told=sum_of,
     ).encode(x="along:Q", y="strip:Q")
     arrow = one.transform_calculate(x="query_x", y="query_y")
-    lines = [(i, -1.2, i, 2.2) for i in range(-2, 3)] + [(-2.2, i, 2.2, i) for i in range(-1, 3)]
-    lines = alt.Chart(pd.DataFrame(lines, columns=["x", "y", "x2", "y2"]))
-    lines = lines.transform_calculate(
-        number="datum.y == -1 ? '' : format(datum.y < -1 ? datum.x : datum.y, 'd')"
-    )
+    lines = [(i, -1, i, 2.1, i) for i in range(-2, 3)] + [(-2, i, 2.1, i, i) for i in range(-1, 3)]
+    lines = alt.Chart(pd.DataFrame(lines, columns=["x", "y", "x2", "y2", "number"]))
+    upright = "datum.x == datum.x2"
     grid = alt.Chart(pd.DataFrame(itertools.product(*steps.values()), columns=["x", "y"]))
     blue, orange, green, *_, grey = charts.PALETTE
     colored = alt.Color("key:N", legend=None).scale(domain=words, range=[blue, green, grey])
@@ -103,10 +101,15 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     return alt.layer(
         lines.mark_rule(color=grey, aria=False)
         .encode(x, y, x2="x2", y2="y2")
-        .encode(opacity=alt.condition("datum.number == '0'", alt.value(0.6), alt.value(0.2))),
+        .encode(opacity=alt.condition("datum.number == 0", alt.value(0.6), alt.value(0.2))),
         lines.mark_text(
-            fontSize=12, color=grey, dx=alt.ExprRef("datum.y < -1 ? 9 : 10"), dy=-8, aria=False
-        ).encode(x, y, text="number:N"),
+            fontSize=12,
+            color=grey,
+            align=alt.ExprRef(f"{upright} ? 'center' : 'right'"),
+            dx=alt.ExprRef(f"{upright} ? 0 : -4"),
+            dy=alt.ExprRef(f"{upright} ? 12 : 0"),
+            aria=False,
+        ).encode(x, y, text=alt.Text("number:Q", format="d")),
         grid.mark_point(opacity=0, aria=False).encode(x, y).add_params(query),
         keyed.mark_rule(strokeCap="round").encode(
             colored, **ends, strokeWidth=sized(alt.StrokeWidth, [2, 18])
@@ -150,7 +153,10 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             color=orange,
         ).encode(text="told:N"),
         total.mark_text(fontSize=13, fontWeight="bold").encode(text="told:N"),
-        title=alt.TitleParams(alt.expr(f"width < 480 ? ({title}) : join({title}, ' ')")),
+        title=alt.TitleParams(
+            alt.expr(f"width < 480 ? ({title}) : join({title}, ' ')"),
+            subtitle="Thicker key, larger dot: more weight",
+        ),
         description="The keys of bicycle, man and a, lines of length 1 in the plane, and a query "
         "that can be moved. The width of each line shows the key's attention weight, which is "
         "printed next to it. On a strip from thing to person, a marker shows the answer, the sum "

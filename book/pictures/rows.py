@@ -55,8 +55,8 @@ def draw_rows(
         alt.Chart(data).transform_filter(of).transform_calculate(**places).encode(x, y)
     )
     once = lambda **places: made(pd.DataFrame([{}]), **places)
-    line = lambda color, x, x2, y, y2: (
-        once(x=x, x2=x2, y=y, y2=y2).mark_rule(strokeWidth=2.5, color=color).encode(**ends)
+    line = lambda color, x, x2, y, y2, wide=2.5: (
+        once(x=x, x2=x2, y=y, y2=y2).mark_rule(strokeWidth=wide, color=color).encode(**ends)
     )
     head = lambda shape, color, x, y: once(x=x, y=y).mark_point(
         shape=shape, size=110, opacity=1, color=color
@@ -71,6 +71,7 @@ def draw_rows(
         .mark_rect(fill=color, stroke=gray, strokeOpacity=0.35, strokeWidth=0.5)
         .encode(fillOpacity=alt.FillOpacity("number:Q", scale=None), **ends)
     )
+    ramp = pd.DataFrame({"i": range(5), "number": [0.02, 0.25, 0.5, 0.75, 1]})
     blue, orange, *_, gray = charts.PALETTE
     ink = alt.when("datum.best").then(alt.value(blue))
     now = lambda **places: made(likely, "datum.step == read_row", **places)
@@ -91,6 +92,11 @@ def draw_rows(
         .mark_rect(fillOpacity=0.1, fill=gray, stroke=gray, cornerRadius=5)
         .encode(**ends),
         says("encoder and decoder layers", "width / 2", "19"),
+        made(ramp, x="24 + 9 * datum.i", x2="datum.x + 8", y="80", y2="94")
+        .mark_rect(fill=gray, stroke=gray, strokeOpacity=0.35, strokeWidth=0.5)
+        .encode(fillOpacity=alt.FillOpacity("number:Q", scale=None), **ends),
+        says("−", "15", "87"),
+        says("+", "78", "87"),
         line(orange, "left - 14", "left", "here", "here"),
         line(orange, "left - 14", "left - 14", "here", "42"),
         head("triangle-up", orange, "left - 14", "42"),
@@ -112,6 +118,8 @@ def draw_rows(
             color=blue,
             fontWeight=600,
         ),
+        line(blue, "right", "right + 5", "87", "87", 1),
+        line(blue, "right + 5", "right + 5", "87", f"{137 + 27 * len(names)}", 1),
         shaded("datum.kind == 'row' && datum.row != read_row", row, gray),
         shaded("datum.kind == 'row' && datum.row == read_row", row, orange),
         now(x="left - 26", y=f"{row} + 12")
@@ -121,6 +129,7 @@ def draw_rows(
             color=ink.when("datum.row == read_row").then(alt.value(orange)),
         ),
         now(**bar, y=f"{row} + 3", y2="datum.y + 18")
+        .transform_filter("datum.p >= 0.005")
         .mark_rect()
         .encode(color=ink.otherwise(alt.value(gray)), **ends),
         now(x=f"{bar['x2']} + 6", y=f"{row} + 12", text="format(datum.p, '.0%')")
@@ -141,8 +150,7 @@ def draw_rows(
         .add_params(read),
         title=alt.TitleParams(
             alt.expr(f"{titles}[read_row]"),
-            subtitle=f"A few of {size:,} rows and {matrix.size(1)} columns. Darker: a larger "
-            "number; white: the most negative",
+            subtitle=f"A few of {size:,} rows and {matrix.size(1)} columns",
         ),
         description="One matrix, with a row for each piece of a vocabulary. The row of the piece "
         "that is read goes into the encoder and decoder layers. What they return is compared with "

@@ -67,9 +67,9 @@ def draw_units(
             for side in [sides.get(i, "")]
         ]
     fields = ["unit", "piece", "answer", "likeness", "both", "named", "side", "one"]
-    x = alt.X("answer:Q").title("how strongly the piece turns the unit on")
+    x = alt.X("answer:Q").title("how strongly it turns the unit on")
     x = x.scale(domainMin=-7.3, domainMax=alt.ExprRef("width < 400 ? 8.4 : 6.2"), nice=False)
-    y = alt.Y("likeness:Q").title("likeness of the piece to what the unit adds (cosine)")
+    y = alt.Y("likeness:Q").title("likeness to what the unit adds (cosine)")
     y = y.scale(domain=[-0.3, 0.6], nice=False)
     seen = alt.Chart(pd.DataFrame(rows, columns=fields)).transform_filter("datum.unit == unit")
     seen = seen.encode(
@@ -83,6 +83,7 @@ def draw_units(
         "!datum.named && datum.side && (datum.one || width >= 400)": {"fontSize": 13},
     }
     return alt.layer(
+        zero.mark_rect(color=blue, opacity=0.07, clip=True).encode(x2=alt.datum(9)),
         zero.mark_rule(color=gray),
         zero.mark_text(align="right", dx=-8, y=8, fontSize=13, text="← off"),
         zero.mark_text(align="left", dx=8, y=8, fontSize=13, text="on →"),
@@ -107,7 +108,7 @@ def draw_units(
             subtitle="A dot: a piece of the vocabulary in place of “bicycle”",
         ),
         width="container",
-        height=300,
+        height=280,
         description="Pieces of the vocabulary, for one unit at a time: to the right, those that "
         "turn it on when they replace bicycle, and above, those that are like what it adds. For "
         "the strongest unit, bike and bicycle stand alone at the upper right, far from all others.",
