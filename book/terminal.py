@@ -25,7 +25,7 @@ def session(outputs: dict[str, str]) -> HTML:
     parts = []
     for command, output in outputs.items():
         typed = escape(" \\\n    ".join(line.strip() for line in command.splitlines()))
-        said = f'\n<span class="go">{escape(output)}</span>' if output else ""
+        said = f'\n<span class="go">{escape(output.replace(chr(9), "  "))}</span>' if output else ""
         parts.append(f'<span class="gp">$ </span>{typed}{said}')
     text = "\n\n".join(parts)
     return HTML(f'<div class="session"><div class="highlight"><pre>{text}</pre></div></div>')

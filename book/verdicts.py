@@ -189,7 +189,7 @@ BARS = {  # groups of verdicts in the order of their bars, and the name of each
     "undecided": {"needs the paper's hardware": "need its hardware", "open": "open"},
     "differ": {"differs": "as worded", "not reproduced here": "not reproduced"},
 }
-SHADES = dict(zip(BARS, (MARKS[name][1] for name in ("measured here", "open", "differs"))))
+SHADES = {"hold": MARKS["measured here"], "undecided": MARKS["open"], "differ": MARKS["differs"]}
 
 
 def bars(entries: list[Entry]) -> str:
@@ -202,7 +202,7 @@ def bars(entries: list[Entry]) -> str:
     for group, of in BARS.items():
         given = [verdict for verdict in of if counts[verdict]]
         total, before = sum(counts[verdict] for verdict in given), 0
-        bar = f'style="--color: {SHADES[group]}; margin-left: {{:.1%}}; width: {{:.1%}}"'.format
+        bar = f'style="--color: {SHADES[group][1]}; margin-left: {{:.1%}}; width: {{:.1%}}"'.format
         if len(given) > 1:
             rows.append(f"<b>{group}</b><b {bar(0, total / most)}>{total}</b>")
         for verdict in given:
@@ -211,7 +211,7 @@ def bars(entries: list[Entry]) -> str:
             style = bar(before / most, count / most)
             rows.append(
                 f"<span>{mark} {of[verdict]}</span>"
-                f'<a {style} {link}{" class=open" * (verdict == "open")}>{count}</a>'
+                f"<a {style} {link}{' class=open' * (verdict == 'open')}>{count}</a>"
                 if len(given) > 1
                 else f"<b>{mark} {group}</b><b {style}><a {link}>{count}</a></b>"
             )

@@ -31,7 +31,9 @@ def draw_ratios(
     )
     others.loc[others["to"] < 1, "clearly"] = "faster"
     others["told"] = others["row"].isin(bold)
-    groups = {g: list(of.sort_values("ratio")["name"]) for g, of in others.groupby("group", sort=False)}
+    groups = {
+        g: list(of.sort_values("ratio")["name"]) for g, of in others.groupby("group", sort=False)
+    }
     ends = [others["from"].min() / 1.1, others["to"].max() * 1.1]
     across = lambda name: alt.X(f"{name}:Q").scale(type="log", domain=ends, nice=False)
     rows = alt.Chart(others).encode(charts.grouped(groups, 110))
