@@ -95,7 +95,7 @@ def check_places(entries: list[Entry], marks: set[str]) -> None:
 OPENED = "differs", "not reproduced here"  # what most readers look for
 ORDER = *OPENED, *(verdict for verdict in MARKS if verdict not in OPENED)
 MEANS = {
-    "differs": "A computation or another sentence of the paper contradicts the claim as it is "
+    "differs": "A computation or another part of the paper contradicts the claim as it is "
     "worded. The conclusion drawn from it may still be right.",
     "not reproduced here": "A small model did not show the effect. A large model may.",
     "holds by construction": "A proof, a count, or a property of any code that does what the "
