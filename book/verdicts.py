@@ -186,8 +186,12 @@ BARS = {  # groups of verdicts in the order of their bars, and the name of each
         "measured here": "as measured",
         "measured at small scale": "at small scale",
     },
-    "undecided": {"needs the paper's hardware": "need its hardware", "open": "open"},
-    "differ": {"differs": "as worded", "not reproduced here": "not reproduced"},
+    "undecided": {
+        "needs the paper's hardware": "need its hardware",
+        "not reproduced here": "not reproduced",
+        "open": "open",
+    },
+    "differ": {"differs": "as worded"},
 }
 SHADES = {"hold": MARKS["measured here"], "undecided": MARKS["open"], "differ": MARKS["differs"]}
 
