@@ -25,7 +25,8 @@ def session(outputs: dict[str, str]) -> HTML:
     parts = []
     for command, output in outputs.items():
         typed = escape(" \\\n    ".join(line.strip() for line in command.splitlines()))
-        said = f'\n<span class="go">{escape(output)}</span>' if output else ""
+        lines = escape(output.expandtabs(1)).splitlines()
+        said = "".join(f'\n<span class="go">{line}</span>' for line in lines)
         parts.append(f'<span class="gp">$ </span>{typed}{said}')
     text = "\n\n".join(parts)
     return HTML(f'<div class="session"><div class="highlight"><pre>{text}</pre></div></div>')

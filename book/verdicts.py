@@ -95,7 +95,7 @@ def check_places(entries: list[Entry], marks: set[str]) -> None:
 OPENED = "differs", "not reproduced here"  # what most readers look for
 ORDER = *OPENED, *(verdict for verdict in MARKS if verdict not in OPENED)
 MEANS = {
-    "differs": "A computation or another sentence of the paper contradicts the claim as it is "
+    "differs": "A computation or another part of the paper contradicts the claim as it is "
     "worded. The conclusion drawn from it may still be right.",
     "not reproduced here": "A small model did not show the effect. A large model may.",
     "holds by construction": "A proof, a count, or a property of any code that does what the "
@@ -170,45 +170,57 @@ def sign(verdict: str) -> str:
 def scoreboard(entries: list[Entry]) -> str:
     """How many claims there are, and the verdicts on them as bars."""
     counts = Counter(entry.verdict.verdict for entry in entries)
-    *hold, small, hardware, unclear, differ, _ = (counts[verdict] for verdict in BARS)
+    hold, undecided, differ = (sum(counts[verdict] for verdict in of) for of in BARS.values())
     told = (
-        f"Of {len(entries)} claims {sum(hold) + small} hold, {small} of them at small scale; "
-        f"{hardware + unclear} are undecided and {differ} differ"
+        f"Of {len(entries)} claims {hold} hold, {counts['measured at small scale']} of them at "
+        f"small scale; {undecided} are undecided and {differ} differ"
     )
     title = f'<p class="chart-title"><strong>{told}</strong></p>'
     return f'<div class="scoreboard">{title}{bars(entries)}</div>'
 
 
-BARS = {  # the verdicts in the order of their bars, and the name of each
-    "holds by construction": "hold by construction",
-    "holds in the paper's own numbers": "hold in its numbers",
-    "measured here": "hold as measured",
-    "measured at small scale": "hold at small scale",
-    "needs the paper's hardware": "need its hardware",
-    "open": "open",
-    "differs": "differ",
-    "not reproduced here": "not reproduced",
+BARS = {  # groups of verdicts in the order of their bars, and the name of each
+    "hold": {
+        "holds by construction": "by construction",
+        "holds in the paper's own numbers": "in the paper’s numbers",
+        "measured here": "as measured",
+        "measured at small scale": "at small scale",
+    },
+    "undecided": {
+        "needs the paper's hardware": "need its hardware",
+        "not reproduced here": "not reproduced",
+        "open": "open",
+    },
+    "differ": {"differs": "as worded"},
 }
+SHADES = {"hold": MARKS["measured here"], "undecided": MARKS["open"], "differ": MARKS["differs"]}
 
 
 def bars(entries: list[Entry]) -> str:
-    """A bar for each verdict that was given, linked to its claims."""
+    """A bar for each group of verdicts, and below it one for each of its verdicts, linked to its
+    claims; each begins where the one before ended. A group of one verdict has one bar.
+    """
     counts = Counter(entry.verdict.verdict for entry in entries)
+    most = max(sum(counts[verdict] for verdict in of) for of in BARS.values())
     rows = []
-    for verdict, name in BARS.items():
-        if count := counts[verdict]:
-            mark, color = MARKS[verdict]
+    for group, of in BARS.items():
+        given = [verdict for verdict in of if counts[verdict]]
+        total, before = sum(counts[verdict] for verdict in given), 0
+        bar = f'style="--color: {SHADES[group][1]}; margin-left: {{:.1%}}; width: {{:.1%}}"'.format
+        if len(given) > 1:
+            rows.append(f"<b>{group}</b><b {bar(0, total / most)}>{total}</b>")
+        for verdict in given:
+            mark, count = MARKS[verdict][0], counts[verdict]
+            link = f'href="claims.html{listed(verdict)}" aria-label="{count}: {typeset(verdict)}"'
+            style = bar(before / most, count / most)
             rows.append(
-                f'<b>{mark} {name}</b><a class="{kind(verdict)}" style="--color: {color}; width: '
-                f'{count / max(counts.values()):.1%}" href="claims.html{listed(verdict)}" '
-                f'aria-label="{count}: {typeset(verdict)}">{count}</a>'
+                f"<span>{mark} {of[verdict]}</span>"
+                f"<a {style} {link}{' class=open' * (verdict == 'open')}>{count}</a>"
+                if len(given) > 1
+                else f"<b>{mark} {group}</b><b {style}><a {link}>{count}</a></b>"
             )
+            before += count
     return f'<div class="parts">{"".join(rows)}</div>'
-
-
-def kind(verdict: str) -> str:
-    """How a verdict is drawn."""
-    return verdict if verdict in ("open", "differs") else "decided"
 
 
 def listed(verdict: str) -> str:

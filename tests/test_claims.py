@@ -185,13 +185,18 @@ def test_the_index_escapes_and_leads_to_the_chapter_and_the_bars_count_by_verdic
     assert '<a href="3-2-attention.html#claim-s9-odd">§3.2.1 ¶4</a>' in table
     assert '<tr data-section="3.2" data-verdict="measured here">' in table
     others = verdicts.Entry("x", made(holds=None)), verdicts.Entry("y", made(holds=False))
-    bar = verdicts.scoreboard([entry, *others, entry])
-    assert "Of 4 claims 2 hold, 0 of them at small scale; 1 are undecided and 1 differ" in bar
-    assert re.findall("<b>(.*?)</b>", bar) == ["✓ hold as measured", "○ open", "≠ differ"]
-    link = r'width: ([\d.]+)%" href="claims\.html\?([^"]*)#the-claims"[^>]*>(\d)</a>'
-    assert re.findall(link, bar) == [
-        ("100.0", "verdict=measured%20here", "2"), ("50.0", "verdict=open", "1"),
-        ("50.0", "verdict=differs", "1"),
+    small = verdicts.Entry("z", made(kind="at small scale"))
+    bar = verdicts.scoreboard([entry, small, *others, entry])
+    assert "Of 5 claims 3 hold, 1 of them at small scale; 1 are undecided and 1 differ" in bar
+    names = re.findall(r"<(?:b|span)>(.*?)</", bar)
+    assert names == ["hold", "✓ as measured", "≈ at small scale", "○ undecided", "≠ differ"]
+    sizes = re.findall(r"margin-left: ([\d.]+)%; width: ([\d.]+)%", bar)
+    whole, *parts, undecided, differ = [tuple(map(float, size)) for size in sizes]
+    assert whole == (0, 100) and parts == [(0, 66.7), (66.7, 33.3)]
+    assert undecided == differ == (0, 33.3)
+    assert re.findall(r'href="claims\.html\?([^"]*)#the-claims"[^>]*>(\d)</a>', bar) == [
+        ("verdict=measured%20here", "2"), ("verdict=measured%20at%20small%20scale", "1"),
+        ("verdict=open", "1"), ("verdict=differs", "1"),
     ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ SETTINGS = {
     "best, float32": "32 bits",
     "best, bfloat16": "bfloat16",
 }
+SHORT = {"torch.nn.Transformer": "PyTorch", "Hugging Face Marian": "HF Marian"}
 CLEARLY = {"faster": charts.PALETTE[0], "no": charts.PALETTE[-1], "slower": charts.PALETTE[1]}
 
 
@@ -23,18 +24,19 @@ def draw_ratios(
     """
     others = table[table["contender"] != "annotated"].assign(
         group=lambda t: t["setting"].map(SETTINGS),
-        row=lambda t: t["group"] + "|" + t["contender"],
+        name=lambda t: t["contender"].replace(SHORT),
+        row=lambda t: t["group"] + "|" + t["name"],
         clearly=lambda t: (t["from"] > 1).map({True: "slower", False: "no"}),
         ratio=lambda t: t["their time ÷ ours"],
     )
     others.loc[others["to"] < 1, "clearly"] = "faster"
     others["told"] = others["row"].isin(bold)
-    order = others.groupby("contender")["ratio"].median().sort_values().index
-    there = {*others["row"]}
-    groups = {g: [n for n in order if f"{g}|{n}" in there] for g in others["group"].unique()}
+    groups = {
+        g: list(of.sort_values("ratio")["name"]) for g, of in others.groupby("group", sort=False)
+    }
     ends = [others["from"].min() / 1.1, others["to"].max() * 1.1]
     across = lambda name: alt.X(f"{name}:Q").scale(type="log", domain=ends, nice=False)
-    rows = alt.Chart(others).encode(charts.grouped(groups, 150))
+    rows = alt.Chart(others).encode(charts.grouped(groups, 110))
     marks = rows.encode(
         alt.Color("clearly:N", legend=None).scale(domain=[*CLEARLY], range=[*CLEARLY.values()]),
         tooltip=["contender", "group"]
@@ -48,9 +50,12 @@ def draw_ratios(
         equal.mark_text(align=align, dx=dx, fontSize=13).encode(y=alt.value(-30), text=alt.value(t))
         for align, dx, t in (("right", -8, "← faster"), ("left", 8, "slower than ours →"))
     )
+    head = {"x": alt.value("width"), "y": alt.value(-30), "text": alt.value("median")}
     return alt.layer(
+        rows.mark_rule(opacity=0.15).encode(x=alt.value(0), x2=alt.value("width")),
         equal.mark_rule(strokeDash=[4, 4]),
         *sides,
+        equal.mark_text(**right).encode(**head),
         marks.mark_rule(strokeWidth=2).encode(across("from"), x2="to:Q"),
         marks.mark_point(filled=True, size=80, opacity=1).encode(
             across("ratio").title(None).axis(orient="top", values=ticks, format="~g", grid=False)
