@@ -14,7 +14,8 @@ from still import BUTTON, WIDE, heading, picture, place, size_of
 
 import book.charts  # noqa: F401  (enables the theme)
 
-CSS = (ROOT / "book" / "static" / "book.css").read_text(encoding="utf-8")
+STYLES = (ROOT / "book" / "static" / f"{name}.css" for name in ("base", "book"))
+CSS = "".join(style.read_text(encoding="utf-8") for style in STYLES)
 
 
 def luminance(color: str) -> float:
@@ -25,8 +26,8 @@ def luminance(color: str) -> float:
 
 @pytest.mark.parametrize("kind", ["removed", "added"])
 def test_changed_lines_can_be_read_on_their_colors(kind):
-    letters = re.findall(rf"--{kind}: (#\w{{6}})", CSS)
-    grounds = re.findall(rf"--on-{kind}: (#\w{{6}})", CSS)
+    letters = re.findall(r"--ink: (#\w{6})", CSS)
+    grounds = re.findall(rf"--{kind}: (#\w{{6}})", CSS)
     assert len(letters) == len(grounds) == 2  # light and dark
     for pair in zip(letters, grounds, strict=True):
         dark, light = sorted(map(luminance, pair))
