@@ -465,8 +465,7 @@ window.playground = (() => {
       if (EXPERIMENTS[place]) {
         show(place, false);
         document.querySelector(`#${place} > details`)?.setAttribute("open", "");
-      }
-      else if (place.startsWith("train?")) {
+      } else if (place.startsWith("train?")) {
         const given = new URLSearchParams(place.slice(6));
         const read = (side, key) =>
           at(key, given.get(side ? `${side}.${key}` : key) ?? DEFAULTS[key]);
