@@ -59,7 +59,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         columns=["x", "y", "word"],
     )
     names = pd.DataFrame({"y": [*SAID], "name": [*SAID.values()]})
-    left = "width < 500 ? -2 : -1.9"  # room for the names
+    left = "width < 500 ? -2.1 : -1.9"  # room for the names
     blue, *_, gray = charts.PALETTE
     followed = alt.selection_point(
         name="followed",
@@ -115,6 +115,6 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
             f"{STRONG}. Strips: the sizes of {SHOWN} of {width} numbers",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
-        "attention to the rows after the encoder; lines of attention from these to the German "
-        f"{', '.join(german)}.",
+        "attention, of the first layer, to the rows after the encoder; lines of attention, of the "
+        f"last layer, from these to the German {', '.join(german)}.",
     )
