@@ -111,13 +111,18 @@ def test_one_update_after_another_and_back_to_the_first(tab, address: str) -> No
     assert [note.rpartition("loss")[2] for note in notes.all_inner_texts()] == loss  # the same seed
 
 
-def test_a_heading_is_a_button_with_a_dot_for_each_seed_that_solves_it(tab, address: str) -> None:
+def test_a_row_has_a_dot_for_each_seed_that_solves_it_and_opens(tab, address: str) -> None:
     visit(tab, address)
-    assert tab.locator(".lanes").inner_text().split("\n")[-2:] == ["Model A, all parts", "13"]
-    assert tab.locator(".lanes circle").count() == 13
-    row = tab.locator("#learned-positions h3")
+    first = tab.locator("div.lanes")
+    assert first.inner_text().split("\n")[-2:] == ["Model A, all parts", "13"]
+    assert first.locator("circle").count() == 13
+    row = tab.locator("#learned-positions summary")
     assert row.locator("circle").count() == 20 and row.inner_text().endswith("20")
-    row.get_by_role("button", name="Learned positions").click()
+    train = tab.get_by_role("button", name="Train A and B above")
+    assert not train.is_visible() and not tab.get_by_text("Text.").is_visible()
+    row.get_by_role("heading", name="Learned positions").click()
+    assert tab.get_by_text("Text.").is_visible()
+    train.click()
     wait_for(tab, re.compile(r"update \d+, loss"))
     assert "b.positions=learned" in tab.evaluate("location.hash")
 
@@ -129,7 +134,7 @@ def test_the_address_keeps_all_settings(tab, address: str) -> None:
               "norm, model B": "first",
               "residual, model B": "none", "warmup, model A": "none", "scale, model B": "none",
               "smoothing, model A": "0.1"}  # fmt: skip
-    tab.locator("summary").click()
+    tab.locator(".playground summary").click()
     for name, option in chosen.items():
         tab.get_by_label(name).select_option(label=option)
     kept = tab.evaluate("location.href")
@@ -149,7 +154,7 @@ def test_a_single_part_that_differs_is_chosen_at_the_names(tab, address: str) ->
     names.nth(1).get_by_label("positions, model B").select_option(label="learned")
     wait_for(tab, "untrained")
     assert "b.positions=learned" in tab.evaluate("location.hash")
-    tab.locator("summary").click()
+    tab.locator(".playground summary").click()
     assert tab.locator("tbody tr:visible").count() == 7
 
 

@@ -47,7 +47,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
     width = rows[0].size(1)
     rows = [(part[:, :SHOWN] / part[:, :SHOWN].abs().max()).abs() for part in rows]
     cells = pd.DataFrame(
-        {"x": i + 0.9 * (k / SHOWN - 0.5), "x2": i + 0.9 * ((k + 1) / SHOWN - 0.5),
+        {"x": i + 0.8 * (k / SHOWN - 0.5), "x2": i + 0.8 * ((k + 1) / SHOWN - 0.5),
          "y": place[0], "y2": place[1], "size": round(number, 2)}
         for place, part in zip(STRIPS.values(), rows, strict=True)
         for i, row in enumerate(part.tolist())
@@ -59,7 +59,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         columns=["x", "y", "word"],
     )
     names = pd.DataFrame({"y": [*SAID], "name": [*SAID.values()]})
-    left = "width < 500 ? -2 : -1.9"  # room for the names
+    left = "width < 500 ? -2.1 : -1.9"  # room for the names
     blue, *_, gray = charts.PALETTE
     followed = alt.selection_point(
         name="followed",
@@ -111,10 +111,10 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         height=HEIGHT,
         title=alt.Title(
             "From letters to numbers, and from numbers to German",
-            subtitle="Point at a word, or tap it: blue lines show where it looks. "
-            f"Strips: {SHOWN} of {width} numbers, darker if farther from 0",
+            subtitle="Point at a word or tap it: blue shows where it looks. Gray: weights above "
+            f"{STRONG}. Strips: the sizes of {SHOWN} of {width} numbers",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
-        "attention to the rows after the encoder; lines of attention from these to the German "
-        f"{', '.join(german)}.",
+        "attention, of the first layer, to the rows after the encoder; lines of attention, of the "
+        f"last layer, from these to the German {', '.join(german)}.",
     )

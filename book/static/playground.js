@@ -153,7 +153,8 @@ window.playground = (() => {
       const layers = canvases.map((row, i) =>
         make("div", {}, make("span", {}, `Layer ${i + 1}, ${told(row.length)}`), ...row),
       );
-      heads.replaceChildren(...layers);
+      const axes = make("div", {}, make("span", {}, "↓ queries, → keys"));
+      heads.replaceChildren(...layers, axes);
     }
 
     run.start = (settings, text) => {
@@ -461,8 +462,10 @@ window.playground = (() => {
     // Settings by the address: those of an experiment, or all.
     function follow() {
       const place = location.hash.slice(1);
-      if (EXPERIMENTS[place]) show(place, false);
-      else if (place.startsWith("train?")) {
+      if (EXPERIMENTS[place]) {
+        show(place, false);
+        document.querySelector(`#${place} > details`)?.setAttribute("open", "");
+      } else if (place.startsWith("train?")) {
         const given = new URLSearchParams(place.slice(6));
         const read = (side, key) =>
           at(key, given.get(side ? `${side}.${key}` : key) ?? DEFAULTS[key]);
@@ -500,8 +503,8 @@ window.playground = (() => {
       others,
     );
     Object.assign(box, { role: "group", ariaLabel: "Two models that learn" });
-    // Each comparison's heading becomes a row of one chart: a button, a dot for each seed that solves
-    // the task, and their number.
+    // Each comparison becomes a row of one chart, with a dot for each seed that solves the task, and
+    // their number; what is said of it, and the button that trains it, are folded.
     const at100 = (update) => `${(100 * update) / MOST}%`;
     const dot = (update) => shape("circle", { cx: at100(update), cy: "50%", r: 3.5 });
     const lane = (updates) => [
@@ -514,21 +517,24 @@ window.playground = (() => {
         box.scrollIntoView();
         go();
       };
-      const heading = document.querySelector(`#${place} > h3`);
-      const textContent = heading?.firstChild.textContent;
-      heading?.replaceChildren(button({ textContent, onclick }), ...lane(B));
+      const section = document.getElementById(place);
+      if (!section) continue;
+      const [heading, ...said] = section.children;
+      const name = make("h3", { textContent: heading.firstChild.textContent });
+      const line = make("summary", { className: "lanes" }, name, ...lane(B));
+      const train = button({ textContent: "Train A and B above", onclick });
+      section.replaceChildren(make("details", { className: "flush" }, line, ...said, train));
     }
-    const axis = { width: "100%", height: 18, fill: "currentcolor", "aria-hidden": true };
-    const tick = (update) => {
-      const place = { x: at100(update), y: 14, "text-anchor": update === MOST ? "end" : "middle" };
-      return Object.assign(shape("text", place), { textContent: update });
-    };
+    const tick = (update) =>
+      Object.assign(shape("text", { x: at100(update), y: 14 }), { textContent: update });
+    const axis = { width: "100%", height: 18, overflow: "visible", fill: "currentcolor" };
+    Object.assign(axis, { "text-anchor": "middle", "aria-hidden": true });
     document
       .querySelector(".lanes")
       ?.replaceChildren(
         make("span", { textContent: "solved at update" }),
-        shape("svg", axis, ...[100, 200, 300, MOST].map(tick)),
-        make("span"),
+        shape("svg", axis, ...[0, 100, 200, 300, MOST].map(tick)),
+        make("span", { textContent: "of 20" }),
         make("strong", { textContent: "Model A, all parts" }),
         ...lane(Object.values(recorded.solved)[0].A),
       );
