@@ -4,10 +4,10 @@ window.film = (() => {
   const { range, sum, mean, tableOf, plain, headName, dataOf, isCalm } = window.elements;
   const { make, button, shape, controls, slider, choice } = window.elements;
   const PACE = 500; // milliseconds for each checkpoint
-  const [WIDTH, LEFT, RIGHT, FOOT] = [358, 26, 12, 223]; // of the curves
+  const [WIDTH, LEFT, RIGHT, FOOT] = [358, 26, 12, 213]; // of the curves
   const PANELS = [
-    [26, 104],
-    [175, 42],
+    [26, 94],
+    [165, 42],
   ]; // their top and height: of the weight and of the loss
   const [CELL, ROW, NAMES, TOP] = [21, 16, 104, 58]; // of the matrix of weights
   const whole = (number) => number.toLocaleString("en");
@@ -83,7 +83,7 @@ window.film = (() => {
     const moment = shape("path", { class: "key", d: between, "fill-opacity": 0.15 });
     const cursor = axis("");
     const band = shape("path", { class: "band" });
-    const about = text(end, 0, "on what others translate", "end");
+    const about = text(end, 0, "on others’ words", "end");
     const lines = range(2).map((i) =>
       ["later", "sooner"].map((part) => shape("polyline", { class: `${part} line${i}` })),
     );
