@@ -10,19 +10,20 @@ from IPython.display import HTML
 from book import charts
 
 SIDES = {"English": -1, "German": 1}  # and their directions
+MIDDLES = (-46, 46)  # of the two drawings
 
 
 def boxed(pieces: list[str]) -> str:
-    """Pieces in boxes, for a table; lines break only between words, and padding is counted."""
-    box = '<span style="border: 1px solid #808080a0; border-radius: 3px; padding: 0 0.15em">'
+    """Pieces in boxes, the joined ones tinted, for a table; lines break only between words."""
     words: list[list[str]] = []
-    pads = pieces.count("<pad>")
-    for piece in pieces[: len(pieces) - pads] + ["<pad>"] * (pads > 0):
-        if piece[0] in "▁<":
+    for piece in pieces:
+        if piece[0] == "▁":
             words.append([])
-        words[-1].append(f"{box}{escape(piece)}</span>")
-    if pads > 1:
-        words[-1].append(f"× {pads}")
+        style = "border: 1px solid #808080a0; border-radius: 3px; padding: 0 0.15em"
+        if len(piece) > 1:
+            style += f"; background: {charts.PALETTE[0]}38"
+        text = escape(piece).replace("▁", '<span style="opacity: 0.5">▁</span>')
+        words[-1].append(f'<span style="{style}">{text}</span>')
     return " ".join(f'<span style="white-space: nowrap">{" ".join(word)}</span>' for word in words)
 
 
@@ -38,7 +39,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     orders: from the name of a way to its batches, which contain rows of `lengths`
     """
     bars, notes = [], []
-    for middle, (order, batches) in zip((-44, 44), orders.items(), strict=True):
+    for middle, (order, batches) in zip(MIDDLES, orders.items(), strict=True):
         top, positions = 0, 0
         for number, batch in enumerate(batches, start=1):
             widest = lengths[batch].max(axis=0)
@@ -55,25 +56,26 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
             top += 2  # a gap between batches
         padding = 1 - lengths.sum() / positions
         told = f"{order}, {len(batches)} batches"
-        notes.append({"from": middle - 41, "padding": f"{padding:.0%} padding", "order": told})
+        notes.append({"from": middle - 43, "padding": f"{padding:.0%} padding", "order": told})
     names = pd.DataFrame(
-        [(middle + 2 * sign, side) for middle in (-44, 44) for side, sign in SIDES.items()],
+        [(middle + 2 * sign, side) for middle in MIDDLES for side, sign in SIDES.items()],
         columns=["from", "side"],
     )
 
     blue, orange, *_ = charts.PALETTE
     ticks = alt.Axis(
-        values=[-84, -64, -44, -24, 24, 44, 64, 84],
-        labelExpr="abs(datum.value) == 44 ? '0 pieces' : abs(datum.value) == 84 ? '40' : '20'",
-        tickCount=8,  # all of them
+        values=[middle + n for middle in MIDDLES for n in range(-40, 41, 20)],
+        labelExpr=f"abs(abs(datum.value) - {MIDDLES[1]})",
+        tickCount=10,  # all of them
         grid=False,
+        titleAnchor="end",
     )
-    across = alt.X("from:Q").title(None).axis(ticks).scale(domain=[-85, 85], nice=False)
+    across = alt.X("from:Q").title("pieces").axis(ticks).scale(domain=[-89, 89], nice=False)
     colors = alt.Scale(domain=["pieces", "padding"], range=[blue, orange])
     pale = alt.Scale(domain=["pieces", "padding"], range=[0.75, 0.5])
     font = alt.ExprRef("width < 400 ? 12 : 14")
     noted = alt.Chart(pd.DataFrame(notes))
-    below = alt.Chart(names).encode(across, y=alt.value(-8))
+    below = alt.Chart(names).encode(across, y=alt.value(-12))
     sides = [
         below.transform_filter(alt.datum.side == side).mark_text(
             text=told, align=align, fontSize=13, color=blue
@@ -105,7 +107,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         usermeta={"columns": 2},
         title=alt.Title(
             "Similar lengths in a batch more than halve the padding",
-            subtitle="Blue: the pieces of each sentence; orange: padding",
+            subtitle="A hundred pairs of captions: pieces blue, padding orange",
         ),
         width="container",
         height=348,

@@ -17,7 +17,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     kinds["restricted self-attention"] = [3, 6]
     columns = {  # what a curve is, and what it shows
         "distance": [
-            "layers or steps from end to end (log scale)",
+            "path from end to end by Table 1 (log scale)",
             "Self-attention joins both ends in one layer, at any length",
         ],
         "work": [

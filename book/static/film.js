@@ -6,7 +6,7 @@ window.film = (() => {
   const PACE = 500; // milliseconds for each checkpoint
   const [WIDTH, LEFT, RIGHT, FOOT] = [358, 26, 12, 213]; // of the curves
   const PANELS = [
-    [26, 104],
+    [26, 94],
     [165, 42],
   ]; // their top and height: of the weight and of the loss
   const [CELL, ROW, NAMES, TOP] = [21, 16, 104, 58]; // of the matrix of weights
@@ -70,7 +70,7 @@ window.film = (() => {
         text(LEFT - 5, y(i, value) + 4, `${Number(value.toPrecision(1))}`, "end"),
       ]),
     );
-    const names = ["weight in the boxes", "loss in nats"].map((name, i) =>
+    const names = ["weight on what each word translates", "loss in nats"].map((name, i) =>
       text(0, PANELS[i][0] - (i ? 18 : 12), name, "start", `line${i}`),
     );
     const foot = [first, 100, ...film.moment].map((n, i) =>
@@ -83,7 +83,7 @@ window.film = (() => {
     const moment = shape("path", { class: "key", d: between, "fill-opacity": 0.15 });
     const cursor = axis("");
     const band = shape("path", { class: "band" });
-    const about = text(end, 0, "in other boxes", "end");
+    const about = text(end, 0, "on others’ words", "end");
     const lines = range(2).map((i) =>
       ["later", "sooner"].map((part) => shape("polyline", { class: `${part} line${i}` })),
     );
@@ -161,7 +161,7 @@ window.film = (() => {
       ...source.map((word, k) => shape("text", { transform: turned(k), lang: "en" }, plain(word))),
       ...target.map((word, q) => shape("text", left(q), plain(word))),
       ...key,
-      shape("text", { x: 0, y: bottom }, "rows: a correct translation, which the model reads"),
+      shape("text", { x: 0, y: bottom }, "rows: a correct translation, predicted word by word"),
       shape("g", place, frame, ...cells.flat(), ...boxes),
     );
     function show(rows) {
@@ -237,7 +237,7 @@ window.film = (() => {
       const rows = tableOf(frames[now], chosen.value);
       const weight = curves.show(now, chosen.value).toFixed(2);
       matrix.show(rows);
-      source.textContent = `The model itself writes at update ${whole(frames[now].update)}`;
+      source.textContent = `“${film.sentence}” At update ${whole(frames[now].update)}, the model writes`;
       written.textContent = frames[now].translation;
       const told = `weight in the boxes ${weight}`;
       matrix.svg.ariaLabel = `Attention of the German words to the English words; ${told}`;
@@ -247,8 +247,8 @@ window.film = (() => {
     Object.assign(box, { role: "group", ariaLabel: "A training, checkpoint by checkpoint" });
     box.replaceChildren(
       box.querySelector(".chart-title"),
-      controls(...player.parts, chosen),
       make("dl", {}, source, written),
+      controls(...player.parts, chosen),
       make("div", { className: "columns" }, curves.svg, matrix.svg),
     );
     player.update();

@@ -75,6 +75,8 @@ window.stages = (() => {
         const choose = () => {
           for (const each of cells.flat()) each.tabIndex = each === cell ? 0 : -1;
           for (const each of cells.flat()) each.ariaPressed = each === cell;
+          for (const row of cells)
+            for (const [i, each] of row.entries()) each.classList.toggle("along", i === x);
           const kinds = pairs.map(([one]) => kindOf(one, read[x], next[x]));
           show(told(y, x), pairs, kinds);
         };
@@ -97,12 +99,7 @@ window.stages = (() => {
       const names = y ? [...layer, head(PARTS[(y - 1) % 3])] : [head("embedding", { colSpan: 2 })];
       return make("tr", {}, ...names, ...row.map((cell) => make("td", {}, cell)));
     });
-    const foot = [
-      head("input", { colSpan: 2 }),
-      ...read.map((piece) => head(piece, { scope: "col" })),
-    ];
-    const body = make("tbody", {}, ...lines.reverse());
-    const element = make("table", {}, body, make("tfoot", {}, make("tr", {}, ...foot)));
+    const element = make("table", {}, make("tbody", {}, ...lines.reverse()));
     element.onkeydown = (event) => {
       const [dy, dx] = {
         ArrowUp: [1, 0],
