@@ -220,7 +220,8 @@ window.decoder = (() => {
     const { path } = mine;
     const widthOf = (each) => (each.ended ? 0 : 10 + 7 * wordOf(reader.nameOf(each.id)).length);
     const wordsOf = (each) => reader.textOf(each).match(/[\p{L}\p{N}]+/gu) ?? [];
-    const endOf = (each) => `… ${wordsOf(each).at(-1) ?? ""}`;
+    const last = scroller.clientWidth < NARROW ? 1 : 2; // words that are named
+    const endOf = (each) => `… ${wordsOf(each).slice(-last).join(" ")}`;
     const endings = [...steps.flat(), mine].filter(({ ended }) => ended).map(endOf);
     const beyond = 26 + 7 * Math.max(...endings.map(({ length }) => length)); // and a score
     const room = { width: scroller.clientWidth - beyond, widthOf };
@@ -435,7 +436,7 @@ window.decoder = (() => {
         this.cells[row][2].textContent = minus(score(each, alpha));
       }
       const aim = minus(score(bestOf(steps, alpha), alpha));
-      this.aim.textContent = `Beat the beam’s ${aim}: translate “${source.text}”`;
+      this.aim.textContent = `Beat a score of ${aim}: translate “${source.text}”`;
       this.status.textContent = isOver ? verdictOf(mine, best, alpha) : said;
       this.back.ariaDisabled = time === 0;
       this.next.ariaDisabled = isOver;
