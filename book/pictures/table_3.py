@@ -16,9 +16,10 @@ IN_WORDS = {
     "positions": "{} positions",
 }  # fmt: skip
 PLACES = {  # of a name, from its point, in pixels; to the left, it ends there
-    "base": (-13, -9), "B: d_k = 16": (-9, 0), "A: h = 1": (-9, 1), "A: h = 4": (-9, 0), "A: h = 16": (11, -8),
-    "C: N = 4": (-9, 6), "C: d_ff = 1024": (-9, -4), "C: d_model = 256": (7, 10),
-    "D: dropout = 0.0": (9, -3), "D: dropout = 0.2": (-9, 0), "D: label_smoothing = 0.2": (-9, 0),
+    "base": (-13, -9), "A: h = 1": (-9, 1), "A: h = 4": (-9, 0), "A: h = 16": (11, -8),
+    "B: d_k = 16": (-9, 0), "C: N = 4": (-9, 6), "C: d_ff = 1024": (-9, -4),
+    "C: d_model = 256": (7, 10), "D: dropout = 0.0": (9, -3), "D: dropout = 0.2": (-9, 0),
+    "D: label_smoothing = 0.2": (-9, 0),
 }  # fmt: skip
 # Among all rows only these are named; among those of one group, all are.
 NAMED = ["base", "A: h = 1", "C: N = 2", "C: d_model = 256", "C: d_model = 1024", "C: d_ff = 4096"]
@@ -108,7 +109,8 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
         usermeta={"columns": 2},
         width="container",
         height=390,
-        title=f"Only {len(better)} of {len(rows) - 1} changes improve both scores: three larger models",
+        title=f"Only {len(better)} of {len(rows) - 1} changes improve both scores: "
+        "three larger models",
         description="BLEU against perplexity for the twenty rows of Table 3, from the small models "
         "at the lower left to the big model at the upper right. Better than base on both are "
         + ", ".join(better)
