@@ -51,7 +51,7 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
         *names,
         title=alt.Title(
             "The loss is least at the target, not at certainty",
-            subtitle="Bar: the target. Curve: a model with equal shares for all other tokens",
+            subtitle="Curve: a model with equal shares for all others",
             offset=10,
         ),
         width="container",
