@@ -49,7 +49,11 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
             x, y=alt.value(60), text="text:N"
         ),
         *names,
-        title=alt.Title("The loss is least at the target, not at certainty", offset=10),
+        title=alt.Title(
+            "The loss is least at the target, not at certainty",
+            subtitle="Curve: a model with equal shares for all others",
+            offset=10,
+        ),
         width="container",
         height=270,
         description="Above, the target as a bar: the share of the right token and that of all "

@@ -220,9 +220,12 @@ window.decoder = (() => {
     const { path } = mine;
     const widthOf = (each) => (each.ended ? 0 : 10 + 7 * wordOf(reader.nameOf(each.id)).length);
     const wordsOf = (each) => reader.textOf(each).match(/[\p{L}\p{N}]+/gu) ?? [];
-    const endOf = (each) => `… ${wordsOf(each).at(-1) ?? ""}`;
-    const endings = [...steps.flat(), mine].filter(({ ended }) => ended).map(endOf);
-    const beyond = 26 + 7 * Math.max(...endings.map(({ length }) => length)); // and a score
+    const endings = [...steps.flat(), mine].filter(({ ended }) => ended);
+    // Of ends that are all to come, two words are told where there is room.
+    const isNear = endings.some(({ length }) => length <= time);
+    const from = scroller.clientWidth < NARROW || isNear ? -1 : -2;
+    const endOf = (each) => `… ${wordsOf(each).slice(from).join(" ")}`;
+    const beyond = 26 + 7 * Math.max(...endings.map((each) => endOf(each).length)); // and a score
     const room = { width: scroller.clientWidth - beyond, widthOf };
     const { columns, places, height, ...placed } = placesOf({ steps, path, time, size, ...room });
     const width = placed.width + beyond;
@@ -435,7 +438,7 @@ window.decoder = (() => {
         this.cells[row][2].textContent = minus(score(each, alpha));
       }
       const aim = minus(score(bestOf(steps, alpha), alpha));
-      this.aim.textContent = `Beat the beam’s ${aim}: translate “${source.text}”`;
+      this.aim.textContent = `Beat a score of ${aim}: translate “${source.text}”`;
       this.status.textContent = isOver ? verdictOf(mine, best, alpha) : said;
       this.back.ariaDisabled = time === 0;
       this.next.ariaDisabled = isOver;
