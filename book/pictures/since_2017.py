@@ -21,7 +21,7 @@ VERDICTS = {
     "no clear difference": charts.PALETTE[-1],
     "worse": charts.PALETTE[1],
 }
-ROOM = 160  # for names, in pixels
+ROOM = 175  # for names, in pixels
 
 
 def draw_equals(runs: pd.DataFrame, base: str, name: str) -> tuple[alt.LayerChart, float]:
@@ -88,24 +88,15 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
     """
     by_row = alt.Chart(rows).encode(
         alt.Y("row", title=None, sort=None).axis(
-            ticks=False,
-            domain=False,
-            labelAlign="left",
-            labelOffset=alt.ExprRef("width < 400 ? -7 : 0"),
-            labelPadding=ROOM,
+            ticks=False, domain=False, labelAlign="left", labelOffset=-8, labelPadding=ROOM
         )
     )
-    across = alt.X("mean", title="← better: loss, in nats").scale(
-        domainMin=-0.13, domainMax=alt.ExprRef("width < 400 ? 0.08 : 0.24"), nice=False
-    )
+    across = alt.X("mean", title="← better: loss").scale(domain=[-0.13, 0.08], nice=False)
     marks = by_row.encode(
         alt.Color("verdict", legend=None).scale(domain=[*VERDICTS], range=[*VERDICTS.values()]),
         tooltip=["row", alt.Tooltip("mean", format="+.3f"), "verdict"],
     )
-    values, purpose = (alt.value(alt.ExprRef(at)) for at in (
-        "width < 400 ? width : scale('x', 0.085)",
-        f"width < 400 ? -{ROOM} : scale('x', 0.115)",
-    ))  # fmt: skip
+    edge = alt.value(alt.ExprRef("width"))
     return alt.layer(
         alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(strokeDash=[4, 4]).encode(x="x:Q"),
         marks.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), x2="high:Q"),
@@ -120,24 +111,20 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
             )
         ),
         marks.mark_text(align="right", fontSize=13, fontWeight=600).encode(
-            x=values, text=alt.Text("mean:Q", format="+.3f")
+            x=edge, text=alt.Text("mean:Q", format="+.3f")
         ),
-        by_row.mark_text(  # what the change is for, on a phone below its name
-            align="left", fontSize=13, yOffset=alt.ExprRef("width < 400 ? 7 : 0"), opacity=0.75
-        ).encode(x=purpose, text="for"),
+        by_row.mark_text(  # what the change is for, below its name
+            align="left", fontSize=13, yOffset=8, opacity=0.75
+        ).encode(x=alt.value(-ROOM), text="for"),
         by_row.transform_filter(f"datum.row == '{rows['row'].iloc[0]}'")
-        .mark_text(align="left", fontSize=13, yOffset=-34)
-        .encode(
-            x=purpose,
-            text=alt.value("what it is for"),
-            opacity=alt.value(alt.ExprRef("width < 400 ? 0 : 1")),
-        ),
+        .mark_text(align="right", fontSize=13, yOffset=-32)
+        .encode(x=edge, text=alt.value("nats")),
         title=alt.Title(
             title,
             subtitle="Three seeds, each against the model of 2017: their mean and its 95% interval",
         ),
         width="container",
-        height=alt.Step(34),
+        height=alt.Step(38),
         description="Difference of the loss from the model of 2017, by change: "
         + "; ".join(f"{row.row} {row.mean:+.3f}" for row in rows.itertuples()),
     )

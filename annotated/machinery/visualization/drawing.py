@@ -146,7 +146,7 @@ def _marks(
 ) -> "list[alt.Chart]":
     """Curves between words and, if a word is isolated, one cell per head under each key.
 
-    Below a word there is room for the number of a head, which stands in its strongest cell.
+    Below a word there is room for the number of a head, which stands in its strongest cells.
     """
     import altair as alt
 
@@ -209,7 +209,7 @@ def _marks(
     )
     strongest = (
         cells.transform_joinaggregate(most="max(weight)", groupby=["head"])
-        .transform_filter("datum.weight == datum.most")
+        .transform_filter("datum.weight > 0.8 * datum.most")
         .mark_text(fontSize=12, aria=False)
         .encode(**frame.at("key", "middle"), text="head:N")
     )
