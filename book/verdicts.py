@@ -240,8 +240,8 @@ def story(entries: list[Entry]) -> str:
 
     return (
         '<div class="scoreboard"><details><summary>'
-        f"<strong>{len(differ)} of {len(entries)} claims differ</strong> from what this book found."
-        f" Which?</summary><ul>{''.join(map(row, differ))}</ul>"
+        f"A computation or the paper itself <strong>contradicts {len(differ)} of {len(entries)} "
+        f"claims</strong>. Which?</summary><ul>{''.join(map(row, differ))}</ul>"
         '<p><a href="claims.html">Every claim, and its verdict</a></p></details>'
         f"{bars(entries)}</div>"
     )
