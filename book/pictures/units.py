@@ -79,7 +79,7 @@ def draw_units(
     both = lambda one, other: alt.condition("datum.both", alt.value(one), alt.value(other))
     zero = alt.Chart(pd.DataFrame([{"answer": 0}])).encode(x)
     kinds = {
-        "datum.named": {"fontSize": 15, "fontWeight": 600},
+        "datum.named": {"fontSize": 14, "fontWeight": 600},
         "!datum.named && datum.side && (datum.one || width >= 400)": {"fontSize": 13},
     }
     return alt.layer(
@@ -108,7 +108,7 @@ def draw_units(
             subtitle="A dot: a piece of the vocabulary in place of “bicycle”",
         ),
         width="container",
-        height=280,
+        height=300,
         description="Pieces of the vocabulary, for one unit at a time: to the right, those that "
         "turn it on when they replace bicycle, and above, those that are like what it adds. For "
         "the strongest unit, bike and bicycle stand alone at the upper right, far from all others.",

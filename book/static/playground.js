@@ -525,10 +525,12 @@ window.playground = (() => {
       const train = button({ textContent: "Train A and B above", onclick });
       section.replaceChildren(make("details", { className: "flush" }, line, ...said, train));
     }
-    const tick = (update) =>
-      Object.assign(shape("text", { x: at100(update), y: 14 }), { textContent: update });
-    const axis = { width: "100%", height: 18, overflow: "visible", fill: "currentcolor" };
-    Object.assign(axis, { "text-anchor": "middle", "aria-hidden": true });
+    const tick = (update) => {
+      const anchor = update === 0 ? "start" : update === MOST ? "end" : "middle";
+      const text = shape("text", { x: at100(update), y: 14, "text-anchor": anchor });
+      return Object.assign(text, { textContent: update });
+    };
+    const axis = { width: "100%", height: 18, fill: "currentcolor", "aria-hidden": true };
     document
       .querySelector(".lanes")
       ?.replaceChildren(
