@@ -535,7 +535,7 @@ window.playground = (() => {
       .querySelector(".lanes")
       ?.replaceChildren(
         make("span", { textContent: "solved at update" }),
-        shape("svg", axis, ...[0, 100, 200, 300, MOST].map(tick)),
+        shape("svg", axis, ...[0, MOST / 2, MOST].map(tick)),
         make("span", { textContent: "of 20" }),
         make("strong", { textContent: "Model A, all parts" }),
         ...lane(Object.values(recorded.solved)[0].A),
