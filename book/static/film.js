@@ -4,10 +4,10 @@ window.film = (() => {
   const { range, sum, mean, tableOf, plain, headName, dataOf, isCalm } = window.elements;
   const { make, button, shape, controls, slider, choice } = window.elements;
   const PACE = 500; // milliseconds for each checkpoint
-  const [WIDTH, LEFT, RIGHT, FOOT] = [358, 26, 12, 235]; // of the curves
+  const [WIDTH, LEFT, RIGHT, FOOT] = [358, 26, 12, 214]; // of the curves
   const PANELS = [
-    [26, 90],
-    [155, 74],
+    [26, 82],
+    [146, 62],
   ]; // their top and height: of the weight and of the loss
   const [CELL, ROW, NAMES, TOP] = [21, 16, 104, 58]; // of the matrix of weights
   const whole = (number) => number.toLocaleString("en");
