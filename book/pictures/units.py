@@ -62,9 +62,17 @@ def draw_units(
         apart = (i for i in sides if all(abs(dots[i][1] - y) > 0.05 for y in heights))
         one = next(apart, None)
         rows += [
-            (unit, names[i], round(x, 2), round(y, 2), i in both, i in named, side, i == one)
+            (
+                unit,
+                names[i],
+                round(x, 2),
+                round(y, 2),
+                i in both,
+                i in named,
+                sides.get(i, ""),
+                i == one,
+            )
             for i, (x, y) in dots.items()
-            for side in [sides.get(i, "")]
         ]
     fields = ["unit", "piece", "answer", "likeness", "both", "named", "side", "one"]
     x = alt.X("answer:Q").title("how strongly it turns the unit on")

@@ -513,7 +513,7 @@
     if (closed.length > 0) target.scrollIntoView();
   }
 
-  // The experiments of a laboratory: all opened or closed at once, and open on paper.
+  // The experiments of a laboratory: all opened or closed at once. On paper all folds of results are open.
   function offerExperiments() {
     const experiments = [...document.querySelectorAll(".experiment")];
     const button = make("button", {}, "Open all");
@@ -529,11 +529,11 @@
     }
     let closed;
     addEventListener("beforeprint", () => {
-      closed = experiments.filter(({ open }) => !open);
-      openAll(true);
+      closed = [...document.querySelectorAll(":is(.experiment, .flush):not([open])")];
+      for (const fold of closed) fold.open = true;
     });
     addEventListener("afterprint", () => {
-      for (const experiment of closed) experiment.open = false;
+      for (const fold of closed) fold.open = false;
     });
   }
 
