@@ -68,7 +68,7 @@ def menu(name: str, value: Any, options: list, label: str, **more: Any) -> Any:
 
 def chart_theme() -> Any:
     """The book's theme for Altair."""
-    text = {"labelFontSize": 13, "titleFontSize": 13, "titleFontWeight": "normal"}
+    text = {"labelFontSize": 14, "titleFontSize": 14, "titleFontWeight": "normal"}
     ramp = [f"{PALETTE[0]}00", PALETTE[0]]  # from transparent, so that much stands out on any page
     config = {
         "font": "Inter, system-ui, sans-serif",
@@ -86,7 +86,7 @@ def chart_theme() -> Any:
             "anchor": "start",
             "offset": 12,
             "subtitlePadding": 6,
-            "subtitleFontSize": 13,
+            "subtitleFontSize": 14,
         },
         "axis": {**text, "titlePadding": 8, "gridOpacity": 0.5},
         # Each label is below its tick, the first and the last too; there are few, and none touch.
@@ -94,7 +94,7 @@ def chart_theme() -> Any:
         "axisXQuantitative": {"tickCount": 6},
         "legend": {
             **text,
-            "titleFontSize": 13,
+            "titleFontSize": 14,
             "titleOrient": "left",
             "orient": "bottom",
             "columns": 3,

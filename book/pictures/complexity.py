@@ -62,7 +62,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         "'dilated convolution') : split(datum.layer, ' ')[0]",
     )
     ours = "datum.layer == 'self-attention'"
-    at_end = {"align": "left", "fontSize": 13, "aria": False}
+    at_end = {"align": "left", "fontSize": 14, "aria": False}
     equal = alt.Chart(pd.DataFrame({"what": ["length = width = 512"]}))
     equal = equal.transform_filter("column == 'work'")
     equal = equal.transform_calculate(n="d", both="pow(d, 3)")

@@ -42,7 +42,7 @@ def draw_ratios(
         tooltip=["contender", "group"]
         + [alt.Tooltip(f"{c}:Q", format=".2f") for c in ("ratio", "from", "to")],
     )
-    right = {"align": "right", "dx": 40, "fontSize": 13}  # of the plot
+    right = {"align": "right", "dx": 40, "fontSize": 14}  # of the plot
     numbers = rows.encode(alt.Text("ratio:Q", format=".2f"), x=alt.value("width"))
     told = (f"{row.contender}, {row.group}: {row.ratio:.2f}" for row in others.itertuples())
     equal = alt.Chart(pd.DataFrame({"x": [1]})).encode(across("x"))

@@ -103,7 +103,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         .encode(x, y, x2="x2", y2="y2")
         .encode(opacity=alt.condition("datum.number == 0", alt.value(0.6), alt.value(0.2))),
         lines.mark_text(
-            fontSize=12,
+            fontSize=13,
             color=grey,
             align=alt.ExprRef(f"{upright} ? 'center' : 'right'"),
             dx=alt.ExprRef(f"{upright} ? 0 : -4"),

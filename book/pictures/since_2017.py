@@ -54,7 +54,7 @@ def draw_equals(runs: pd.DataFrame, base: str, name: str) -> tuple[alt.LayerChar
     )
     ends = mean.reset_index().query("tokens == @last")
     marks = alt.Chart(reached).encode(alt.X("tokens"), alt.Y("loss"), both)
-    label = {"fontSize": 13, "fontWeight": 600}
+    label = {"fontSize": 14, "fontWeight": 600}
     chart = alt.layer(
         marks.mark_rule(strokeDash=[4, 4]).encode(
             x="from", x2="tokens", color=alt.value(charts.PALETTE[-1])

@@ -88,7 +88,7 @@ def draw_units(
     zero = alt.Chart(pd.DataFrame([{"answer": 0}])).encode(x)
     kinds = {
         "datum.named": {"fontSize": 14, "fontWeight": 600},
-        "!datum.named && datum.side && (datum.one || width >= 400)": {"fontSize": 13},
+        "!datum.named && datum.side && (datum.one || width >= 400)": {"fontSize": 14},
     }
     return alt.layer(
         zero.mark_rect(color=blue, opacity=0.07, clip=True).encode(x2=alt.datum(9)),
