@@ -38,7 +38,9 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
             new = range(layers, last + 1)  # layers that shorter sentences do not need
             dots += [(panel, n, *place) for place in product(range(max(LENGTHS)), new)]
             layers = last + 1
-            names.append((panel, n, last, KINDS[kind], "1 layer" if count == 1 else f"{count} {unit}"))
+            names.append(
+                (panel, n, last, KINDS[kind], "1 layer" if count == 1 else f"{count} {unit}")
+            )
     stops = pd.DataFrame(stops, columns=["panel", "n", "order", "position", "layer", "count"])
     dots = pd.DataFrame(dots, columns=["panel", "from", "position", "layer"])
     names = pd.DataFrame(names, columns=["panel", "n", "last", "name", "length"])
