@@ -66,8 +66,8 @@ def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
         height=300,
         title=alt.Title(
             f"Contiguous convolutions need {factor:.1f} times the training for each further token",
-            subtitle="Toy task, eight layers; lines: medians of three runs; factor: mean from distance "
-            f"1 to {slow.index[-1]}",
+            subtitle="Toy task, eight layers; lines: medians of three runs; "
+            f"factor: mean from 1 to {slow.index[-1]}",
         ),
         description="Steps of training against the distance, on a logarithmic axis, medians of "
         "three runs. "

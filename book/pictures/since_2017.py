@@ -118,7 +118,7 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
         ).encode(x=alt.value(-ROOM), text="for"),
         title=alt.Title(
             title,
-            subtitle="Small models on single sentences; against 2017: mean of three seeds, 95% interval",
+            subtitle="On single sentences, against 2017: mean of three seeds and its 95% interval",
         ),
         width="container",
         height=alt.Step(38),
