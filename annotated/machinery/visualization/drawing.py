@@ -211,8 +211,7 @@ def _marks(
     cells = seen.transform_filter(_isolated(otherwise="false")).transform_calculate(
         left="datum.key - 0.5", right="datum.key + 0.5", **rows
     )
-    most = 0.6 if frame.level else 0.45  # under letters
-    pale = alt.Scale(domain=[0, 1], range=[0, most])
+    pale = alt.Scale(domain=[0, 1], range=[0, 0.6 if frame.level else 0.45])  # under letters
     shade = alt.FillOpacity("strength:Q", scale=pale, legend=None)
     box = frame.at("left", "y", x2="right", y2="y2")
     data = [{"head": head, "left": -1.5, "right": -0.6} for head in frame.heads]
@@ -229,7 +228,7 @@ def _marks(
         .encode(**frame.at("key", "y", x2="key", y2="y2"))
     )
     named = [
-        names.mark_rect(opacity=most).encode(
+        names.mark_rect(opacity=0.45).encode(
             **box, fill=alt.Fill("head:N", legend=None, scale=colors)
         ),
         names.mark_text(fontSize=12).encode(**frame.at("at", "middle"), text="name:N"),
