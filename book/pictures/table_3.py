@@ -113,7 +113,7 @@ def draw_table_3(rows: pd.DataFrame, spread: float) -> alt.LayerChart:
         title=alt.Title(
             f"Only {len(better)} of {len(rows) - 1} changes improve both scores: "
             "three larger models",
-            subtitle="Gray: no farther from base than runs of our small base from each other",
+            subtitle="Gray: no farther from base than three runs of our small base lie apart",
         ),
         description="BLEU against perplexity for the twenty rows of Table 3, from the small models "
         "at the lower left to the big model at the upper right. Better than base on both are "

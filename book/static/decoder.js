@@ -225,7 +225,8 @@ window.decoder = (() => {
     const isNear = endings.some(({ length }) => length <= time);
     const from = scroller.clientWidth < NARROW || isNear ? -1 : -2;
     const endOf = (each) => `… ${wordsOf(each).slice(from).join(" ")}`;
-    const beyond = 26 + 7 * Math.max(...endings.map((each) => endOf(each).length)); // and a score
+    const longest = Math.max(...endings.map((each) => endOf(each).length));
+    const beyond = (isNear ? 48 : 26) + 7 * longest; // near an end, with its score
     const room = { width: scroller.clientWidth - beyond, widthOf };
     const { columns, places, height, ...placed } = placesOf({ steps, path, time, size, ...room });
     const width = placed.width + beyond;
