@@ -16,10 +16,10 @@ IN_WORDS = {
     "positions": "{} positions",
 }  # fmt: skip
 PLACES = {  # of a name, from its point, in pixels; to the left, it ends there
-    "base": (-13, -9), "A: h = 1": (-9, 1), "A: h = 4": (-9, -5), "A: h = 16": (12, -8),
+    "base": (-13, -9), "A: h = 1": (-9, 1), "A: h = 4": (-9, -6), "A: h = 16": (12, -8),
     "A: h = 32": (9, 5), "B: d_k = 16": (-9, 0), "B: d_k = 32": (9, 20), "C: N = 4": (-9, 6),
     "C: d_ff = 1024": (-9, -2), "C: d_model = 256": (7, 10), "D: dropout = 0.0": (9, -3),
-    "D: dropout = 0.2": (-3, -18), "D: label_smoothing = 0.2": (-9, 0),
+    "D: dropout = 0.2": (-3, -20), "D: label_smoothing = 0.2": (-9, 0),
 }  # fmt: skip
 # Among all rows, a narrow chart names only these; among those of one group, all are named.
 NAMED = ["base", "A: h = 1", "C: N = 2", "C: d_model = 256", "C: d_model = 1024", "C: d_ff = 4096"]
