@@ -9,7 +9,7 @@ window.film = (() => {
     [30, 84],
     [158, 84],
   ]; // their top and height: of the weight and of the loss
-  const [SIDES, ROW, BROADEST] = [[68, 246], 22, 18]; // of the curves between words
+  const [SIDES, ROW, BROADEST] = [[68, 246], 22, 20]; // of the ribbons
   const whole = (number) => number.toLocaleString("en");
 
   // ---------------------------------------------------------------------------------- numbers
@@ -127,33 +127,33 @@ window.film = (() => {
     return { svg, show };
   }
 
-  // Where one head looks in the source when it predicts each word of a correct translation: curves
-  // from the English words at the left, blue from those that the German word translates.
+  // Where one head looks in the source as each word of a correct translation is predicted: ribbons
+  // from the English words at the left, blue and on top from those that the German word translates.
   function drawLooks({ source, target, pairs }) {
-    const y = (i) => 44 + ROW * i;
-    const text = (x, y, said, anchor, more) =>
-      shape("text", { x, y, "text-anchor": anchor, ...more }, said);
     const [from, to] = SIDES;
-    const words = source.map((word, k) => text(from - 6, y(k) + 5, plain(word), "end", { lang: "en" }));
-    const named = target.map((word, q) => text(to + 6, y(q) + 5, plain(word), "start", { lang: "de" }));
-    const curves = target.flatMap((_, q) =>
-      source.map((_, k) => ({ q, k, path: shape("path", { class: pairs[q]?.includes(k) ? "own" : "" }) })),
+    const y = (i) => 44 + ROW * i;
+    const text = (x, y, said, anchor, lang) =>
+      shape("text", { x, y, "text-anchor": anchor, ...(lang && { lang }) }, said);
+    const words = source.map((word, k) => text(from - 6, y(k) + 5, plain(word), "end", "en"));
+    const found = target.map((word, q) => text(to + 6, y(q) + 5, plain(word), "start", "de"));
+    const isOwn = ([q, k]) => Boolean(pairs[q]?.includes(k));
+    const ends = target.flatMap((_, q) => source.map((_, k) => [q, k]));
+    ends.sort((a, b) => isOwn(a) - isOwn(b));
+    const ribbons = ends.map((pair) => shape("path", { class: isOwn(pair) ? "own" : "other" }));
+    const heads = [from - 6, WIDTH].map((x, i) =>
+      text(x, 16, ["English", "German word to predict"][i], "end"),
     );
-    const isOwn = ({ path }) => path.matches(".own");
     const svg = shape(
       "svg",
       { viewBox: `0 0 ${WIDTH} ${FOOT + 36}`, role: "img", class: "looks" },
-      text(from - 6, 16, "English", "end"),
-      text(WIDTH, 16, "German word to predict", "end"),
-      ...[...curves].sort((a, b) => isOwn(a) - isOwn(b)).map(({ path }) => path),
-      ...words,
-      ...named,
+      ...[heads, ribbons, words, found].flat(),
     );
     function show(rows) {
-      for (const { q, k, path } of curves) {
-        path.setAttribute("d", taper([from, y(k)], [to, y(q)], BROADEST * rows[q][k], true));
+      for (const [i, [q, k]] of ends.entries()) {
+        const outline = taper([from, y(k)], [to, y(q)], BROADEST * rows[q][k], true);
+        ribbons[i].setAttribute("d", outline);
       }
-      for (const [q, word] of named.entries()) {
+      for (const [q, word] of found.entries()) {
         word.classList.toggle("now", sum((pairs[q] ?? []).map((k) => rows[q][k])) > 0.5);
       }
     }
