@@ -73,7 +73,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     across = alt.X("from:Q").title("pieces").axis(ticks).scale(domain=[-89, 89], nice=False)
     colors = alt.Scale(domain=["pieces", "padding"], range=[blue, orange])
     pale = alt.Scale(domain=["pieces", "padding"], range=[0.75, 0.5])
-    font = alt.ExprRef("width < 400 ? 12 : 14")
+    font = alt.ExprRef("width < 400 ? 13 : 14")
     noted = alt.Chart(pd.DataFrame(notes))
     below = alt.Chart(names).encode(across, y=alt.value(-12))
     sides = [
