@@ -107,7 +107,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         usermeta={"columns": 2},
         title=alt.Title(
             f"Batching by length cuts the padding from {wasted[0]} to {wasted[1]}",
-            subtitle="A hundred pairs of captions: blue pieces, orange padding",
+            subtitle="A hundred pairs: blue pieces, orange padding",
         ),
         width="container",
         height=320,
