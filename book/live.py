@@ -63,6 +63,7 @@ class Live(SphinxDirective):
     option_spec = {  # noqa: RUF012
         "model": directives.unchanged_required,
         "word": directives.unchanged,  # tokens from which lines are drawn first
+        "wrong": directives.unchanged,  # what to strike in the first translation
     }
 
     def run(self) -> list[nodes.Node]:
@@ -122,7 +123,7 @@ def turn_script() -> str:
     return f"(window.turn ??= {{}}).texts = {json.dumps(texts, ensure_ascii=False)};\n"
 
 
-def live_place(show: str, model: str, sentences: list[str], word: str = "") -> str:
+def live_place(show: str, model: str, sentences: list[str], word: str = "", wrong: str = "") -> str:
     """HTML that `static/live.js` finds and fills."""
     data = {
         "show": show,
@@ -130,6 +131,7 @@ def live_place(show: str, model: str, sentences: list[str], word: str = "") -> s
         "megabytes": round(len(model_script(model)) / 1e6),
         "sentences": json.dumps(sentences, ensure_ascii=False),
         "word": word,
+        "wrong": wrong,
         "result": " | ".join(loaded(model).translate(sentences[0].split(" | "))),
     }
     attributes = " ".join(f'data-{name}="{html.escape(str(text))}"' for name, text in data.items())

@@ -93,7 +93,7 @@ def test_the_first_run_is_solved_and_the_page_stays_quick(tab, address: str) -> 
 
 def test_one_update_after_another_and_back_to_the_first(tab, address: str) -> None:
     visit(tab, address)
-    notes = tab.locator(".runs-side section .note")
+    notes = tab.locator(".runs-side .name + .note")
     recorded = json.loads(FIRST.read_text(encoding="utf-8"))
     assert [note[:11] for note in notes.all_inner_texts()] == ["update 400,"] * 2  # recorded
     assert tab.get_by_text("solved at 264").count() == 1

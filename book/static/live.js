@@ -568,11 +568,15 @@
   }
 
   function fill(box) {
-    const { show, model: name, megabytes, word, result: known } = box.dataset;
+    const { show, model: name, megabytes, word, result: known, wrong } = box.dataset;
     const data = box.querySelector("script") && dataOf(box);
     const about = `The first click loads the model (${megabytes} MB). It runs on this page; nothing is sent.`;
     const { form, input, note, to } = asking(box, VERBS[show] ?? "Translate", about, run);
     const result = make("p", { className: "translation", lang: to, textContent: known });
+    if (wrong) {
+      const [before, after] = known.split(wrong);
+      result.replaceChildren(before, make("del", { textContent: wrong }), after);
+    }
     const status = make("p", { className: "visually-hidden", role: "status" }); // speaks at the end only
     let [model, parts, opening, latest] = [null, null, null, 0];
 

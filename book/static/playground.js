@@ -134,7 +134,9 @@ window.playground = (() => {
     const title = make("p", { className: "note" });
     const heads = make("div", { className: "heads" });
     const answer = make("p", { className: "translation" });
-    const element = make("section", { ariaLabel: `Model ${name}` }, head, title, answer, heads);
+    const axes = make("p", { className: "note", textContent: "↓ queries, → keys" });
+    const parts = [head, title, answer, heads, axes];
+    const element = make("section", { ariaLabel: `Model ${name}` }, ...parts);
     const run = { name, element, head, named, losses: [], updates: 0, solved: 0 };
     let [worker, streak, canvases] = [null, 0, []];
     const send = (message) => worker.postMessage(message);
@@ -153,8 +155,7 @@ window.playground = (() => {
       const layers = canvases.map((row, i) =>
         make("div", {}, make("span", {}, `Layer ${i + 1}, ${told(row.length)}`), ...row),
       );
-      const axes = make("div", {}, make("span", {}, "↓ queries, → keys"));
-      heads.replaceChildren(...layers, axes);
+      heads.replaceChildren(...layers);
     }
 
     run.start = (settings, text) => {
@@ -209,7 +210,7 @@ window.playground = (() => {
   // Losses of both models against updates: each has its name where it ends, and is marked where the
   // task is solved.
   function makeCurves() {
-    const [width, height, left, right] = [innerWidth < 577 ? 324 : 710, 166, 18, 60];
+    const [width, height, left, right] = [innerWidth < 577 ? 324 : 710, 150, 18, 60];
     const [top, bottom, most] = [26, 20, 2.6];
     const grid = shape("g");
     const lines = [0, 1].map(() => shape("g", { class: "curve" }));
@@ -335,8 +336,8 @@ window.playground = (() => {
     const others = make(
       "details",
       {},
-      make("summary", { textContent: "Symbols, and all other parts of both models" }),
-      controls(shared.length),
+      make("summary", { textContent: "Task, seed, and all other parts of both models" }),
+      controls(shared.task, shared.seed, shared.length),
       table,
     );
     const again = button({ textContent: "Reset", onclick: () => reset() });
@@ -496,7 +497,7 @@ window.playground = (() => {
 
     const recorded = dataOf(box);
     box.append(
-      controls(play, step, again, shared.task, shared.seed, typed, note),
+      controls(play, step, again, typed, note),
       curves.element,
       make("div", { className: "runs-side" }, ...runs.map(({ element }) => element)),
       seen,
@@ -506,10 +507,11 @@ window.playground = (() => {
     // Each comparison becomes a row of one chart, with a dot for each seed that solves the task, and
     // their number; what is said of it, and the button that trains it, are folded.
     const at100 = (update) => `${(100 * update) / MOST}%`;
-    const dot = (update) => shape("circle", { cx: at100(update), cy: "50%", r: 3.5 });
+    const dot = (update) =>
+      shape("circle", { cx: at100(update), cy: "50%", r: 3.5, "fill-opacity": 0.6 });
     const lane = (updates) => [
       shape("svg", { class: "lane", "aria-hidden": true }, ...updates.map(dot)),
-      make("span", { textContent: updates.length, title: "seeds of 20 that solve it" }),
+      make("span", { textContent: updates.length || "none", title: "seeds of 20 that solve it" }),
     ];
     for (const [place, { B }] of Object.entries(recorded.solved)) {
       const onclick = () => {

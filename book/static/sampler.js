@@ -72,7 +72,7 @@ window.sampler = (() => {
       return spans;
     });
     rove(element);
-    const key = "Bar: how often it is drawn; stroke: the model’s own probability";
+    const key = "Bar: how often drawn; line: the model’s probability";
     element.prepend(make("p", { className: "note", textContent: key }));
     // Of each: name, probability, share of the draws (0: cut), id.
     function show(shown) {
