@@ -140,7 +140,7 @@ window.figure1 = (() => {
       encoder 1 0 ${marked} The pattern of its position, equally long for all, is added to each row. This ${turns(1, long)}.
       encoder 2 0 ${marked} For the first time, rows exchange information. ${word} ${takes("encoder", 0, marked)}.
       encoder 3 0 ${marked} What each row took is added to it, and the sum is normalized. This ${turns(3)}.
-      encoder 5 0 ${marked} The network changes each row without looking at the others. With the sum and the norm, it turns the rows by ${network}° on average, ${than} attention did (${attention}°).
+      encoder 5 0 ${marked} The network sees each row alone. With sum and norm, it turns the rows by ${network}° on average, ${than} attention did (${attention}°).
       encoder 5 ${last} ${marked} Three more layers repeat these steps. ${word} is now ${data.away[marked]}° away from its embedding. The rows are the memory, which no longer changes.
       decoder 1 0 0 The decoder begins with one row, for the start symbol ${target[0]}. It has no German word yet.
       decoder 4 ${last} 0 The row reads the memory. In the last layer it ${takes("cross", last, 0)}.
