@@ -38,7 +38,11 @@ def masked_softmax(scores: Tensor, mask: Mask = None) -> Tensor:
 
 
 def scaled_dot_product(
-    query: Tensor, key: Tensor, value: Tensor, mask: Mask = None, dropout: nn.Module | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask = None,
+    dropout: nn.Module | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attention of equation 1, as the paper writes it.
 
@@ -52,8 +56,8 @@ def scaled_dot_product(
 
     Source: section 3.2.1, equation 1.
     """
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., len_q, len_k)
-    weights = masked_softmax(scores, mask)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+    weights = masked_softmax(scores, mask)  # (..., len_q, len_k)
     return (weights if dropout is None else dropout(weights)) @ value, weights
 
 

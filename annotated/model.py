@@ -233,7 +233,7 @@ def tie_embeddings(model: EncoderDecoder) -> None:
 
 
 def initialize(model: nn.Module, value_gain: float = 1 / 4) -> None:
-    """Xavier for linear maps, W^V times value_gain; N(0, 1/d_model) for embeddings. Our choice."""
+    """Xavier for linear maps, W^V times value_gain; N(0, 1/d_model) for embeddings."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
@@ -242,5 +242,5 @@ def initialize(model: nn.Module, value_gain: float = 1 / 4) -> None:
     for module in model.modules():
         if isinstance(value := getattr(module, "w_v", None), nn.Linear):
             nn.init.xavier_uniform_(value.weight, value_gain)
-        if isinstance(module, nn.Embedding):  # last, because a tied matrix is an embedding first
+        if isinstance(module, nn.Embedding):  # last: a tied matrix is one
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)

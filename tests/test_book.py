@@ -922,6 +922,12 @@ def test_figure_1_is_clicked_marked_and_played(visit) -> None:
     box("Add & Norm, decoder").last.press("Enter")
     assert drawn(pieces.nth(2)) == strip("decoder", 25, 2)
     assert [drawn(row) for row in words.all()] == memory
+    place.get_by_role("button", name="Box below").click()
+    expect(told).to_contain_text("Feed Forward, decoder")
+    place.get_by_role("button", name="Next").click()
+    shown_at = [place.locator(part).bounding_box() for part in (".figure", ".rows")]
+    for box_of in shown_at:  # the whole figure and what it tells of a box are on one screen
+        assert box_of["y"] >= 48 and round(box_of["y"] + box_of["height"]) <= 844
     assert tab.url.endswith("3-model-architecture.html")
 
 

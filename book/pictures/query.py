@@ -152,7 +152,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             fontWeight="bold",
             color=orange,
         ).encode(text="told:N"),
-        total.mark_text(fontSize=13, fontWeight="bold").encode(text="told:N"),
+        total.mark_text(fontSize=14, fontWeight="bold", color=orange).encode(text="told:N"),
         title=alt.TitleParams(
             alt.expr(f"width < 480 ? ({title}) : join({title}, ' ')"),
             subtitle="Thicker key, larger dot: more weight",

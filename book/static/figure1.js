@@ -44,7 +44,7 @@ window.figure1 = (() => {
     const line = (of, from, to, weight) => {
       const [start, end] = [middleOf(of, from, data), middleOf(stack, to, data)];
       return {
-        d: taper([NAMES, start], [STRIPS - 3, end], Math.max(1, 8 * weight), true),
+        d: taper([NAMES, start], [STRIPS - 6, end], Math.max(1, 8 * weight), true),
         class: `${kind ? "weight" : ""} ${to === marked ? "marked" : ""}`,
         opacity: weight === 0 ? 1 : to === marked ? 0.35 + 0.65 * weight : 0.12,
       };
@@ -140,7 +140,7 @@ window.figure1 = (() => {
       encoder 1 0 ${marked} The pattern of its position, equally long for all, is added to each row. This ${turns(1, long)}.
       encoder 2 0 ${marked} For the first time, rows exchange information. ${word} ${takes("encoder", 0, marked)}.
       encoder 3 0 ${marked} What each row took is added to it, and the sum is normalized. This ${turns(3)}.
-      encoder 5 0 ${marked} The network changes each row without looking at the others. It turns the rows by ${network}° on average, ${than} attention did (${attention}°).
+      encoder 5 0 ${marked} The network sees each row alone. With sum and norm, it turns the rows by ${network}° on average, ${than} attention did (${attention}°).
       encoder 5 ${last} ${marked} Three more layers repeat these steps. ${word} is now ${data.away[marked]}° away from its embedding. The rows are the memory, which no longer changes.
       decoder 1 0 0 The decoder begins with one row, for the start symbol ${target[0]}. It has no German word yet.
       decoder 4 ${last} 0 The row reads the memory. In the last layer it ${takes("cross", last, 0)}.
@@ -287,10 +287,10 @@ window.figure1 = (() => {
     text.setAttribute("lengthAdjust", "spacingAndGlyphs");
   }
 
-  // A part of what scrolls comes into view, with some room around it.
-  function scroll(box, part, room = 0) {
+  // A part of what scrolls comes into view.
+  function scroll(box, part) {
     const [{ top, bottom }, seen] = [part, box].map((each) => each.getBoundingClientRect());
-    box.scrollTop += Math.min(0, top - room - seen.top) || Math.max(0, bottom + room - seen.bottom);
+    box.scrollTop += Math.min(0, top - seen.top) || Math.max(0, bottom - seen.bottom);
   }
 
   // At the right end of a row: by how much it has turned, or what the marked row takes from it.
@@ -390,11 +390,20 @@ window.figure1 = (() => {
       this.setBox = choose(drawing, "Boxes of the Transformer", elements, take, 1);
       this.panel = place.querySelector(".live");
       const way = controls(this.play, this.next, this.slider, this.reached);
-      const which = controls(this.link, make("label", {}, "Layer ", this.layers));
+      // The boxes of the small figure of a phone are too close for a finger.
+      const step = (name, textContent, by) =>
+        button({
+          ariaLabel: name,
+          className: "step",
+          textContent,
+          onclick: () => take((this.chosen + by + elements.length) % elements.length),
+        });
+      const steps = [step("Box below", "↓", -1), step("Box above", "↑", 1)];
+      const which = controls(this.link, ...steps, make("label", {}, "Layer ", this.layers));
       this.panel.replaceChildren(way, which, this.status, this.frame);
-      this.figure = drawing.closest(".figure");
-      this.figure.before(place); // above the cell that made it
-      place.prepend(this.figure);
+      const figure = drawing.closest(".figure");
+      figure.before(place); // above the cell that made it
+      place.prepend(figure);
     }
 
     // A sentence, at the stop that the reader has reached.
@@ -415,9 +424,8 @@ window.figure1 = (() => {
       // As high as for the first sentence, or higher.
       const heightOf = ({ target, ...more }) =>
         topOf("decoder", more) + ROW * Math.max(first.target.length, target.length);
-      this.height = Math.max(heightOf(first), heightOf(data));
-      picture.setAttribute("viewBox", `0 0 ${WIDTH} ${this.height}`);
-      picture.classList.toggle("long", this.height > heightOf(first));
+      const height = Math.max(heightOf(first), heightOf(data));
+      picture.setAttribute("viewBox", `0 0 ${WIDTH} ${height}`);
       this.lines = shape("g", { class: "lines" });
       this.bars = shape("g", { class: "bars" });
       picture.replaceChildren(this.lines);
@@ -511,7 +519,7 @@ window.figure1 = (() => {
     }
 
     show() {
-      const { view, data, rows, captions, heads, setMark, drawing } = this;
+      const { view, data, rows, captions, heads, setMark } = this;
       const place = placeOf(view);
       const { strips } = data;
       const [vectors, turned] = [strips, data.turned].map((lists) => madeBy(view, lists));
@@ -525,18 +533,15 @@ window.figure1 = (() => {
       else paint(rows.encoder, vectors, length, turned, weights.encoder);
       paint(rows.decoder, writes && vectors, writes ? view.pieces : 0, turned, weights.decoder);
       captions.encoder.textContent = writes ? "memory" : place;
-      captions.decoder.textContent = writes ? place : "the decoder waits for the encoder";
+      captions.decoder.textContent = writes ? place : "waits for the encoder";
       for (const stack of STACKS) heads[stack].textContent = "";
       if (kind) heads[reads].textContent = `“${wordsOf(data)[view.stack][marked]}” reads`;
       else if (turned && view.box < LINEAR) heads[view.stack].textContent = "turned by";
-      setMark.encoder(view.marks.encoder);
+      setMark.encoder(writes ? -1 : marked);
       setMark.decoder(writes ? marked : -1);
-      const chosen = this.boxes.findIndex(({ key }) => key === `${view.stack} ${view.box}`);
-      const { link } = this.boxes[chosen];
-      this.setBox(chosen);
-      for (const text of drawing.querySelectorAll("[data-stack]")) {
-        text.textContent = text.dataset.stack === view.stack ? place : text.dataset.stack;
-      }
+      this.chosen = this.boxes.findIndex(({ key }) => key === `${view.stack} ${view.box}`);
+      const { link } = this.boxes[this.chosen];
+      this.setBox(this.chosen);
       const isLast = view.box >= LINEAR;
       this.lines.replaceChildren(...linesOf(view, data).map((line) => shape("path", line)));
       this.bars.replaceChildren(...(isLast ? drawBars(view.box, marked, data) : []));
@@ -549,7 +554,6 @@ window.figure1 = (() => {
       this.status.replaceChildren(where, view.said ?? tell(view, data));
       this.showStep(name);
       scroll(this.frame, rows[view.stack][marked]);
-      scroll(this.figure, this.boxes[chosen].element, 40);
     }
 
     showStep(name) {

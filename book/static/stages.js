@@ -123,6 +123,8 @@ window.stages = (() => {
     const key = Object.entries(kinds).map(([className, textContent]) =>
       make("span", { className, textContent }),
     );
+    // On a phone the shares may be out of sight.
+    element.onclick = () => likely.element.scrollIntoView({ block: "nearest" });
     box.replaceChildren(
       make("p", { className: "chart-title" }, make("strong", {}, data.title)),
       make("p", { className: "key" }, ABOUT, make("span", {}, ...key, "paler: less likely")),
