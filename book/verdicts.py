@@ -227,7 +227,7 @@ def bars(entries: list[Entry]) -> str:
     paper = [entry for entry in entries if not entry.own]
     own = [entry for entry in entries if entry.own]
     counts = Counter(entry.verdict.verdict for entry in paper)
-    most = max(totals(paper).values())
+    most = max(1, *totals(paper).values())
     rows = []
     for group, of in BARS.items():
         given = [verdict for verdict in of if counts[verdict]]
