@@ -189,7 +189,7 @@ def scoreboard(entries: list[Entry]) -> str:
     small = sum(entry.verdict.verdict == "measured at small scale" for entry in paper)
     hold, undecided, differ = totals(paper).values()
     told = (
-        f"Of the paper’s {len(paper)} claims {hold} hold, {small} of them at small scale; "
+        f"Of the paper’s {len(paper)} claims, {hold} hold ({small} at small scale), "
         f"{undecided} are undecided and {differ} differ"
     )
     title = f'<p class="chart-title"><strong>{told}</strong></p>'

@@ -188,7 +188,7 @@ def test_the_index_escapes_and_leads_to_the_chapter_and_the_bars_count_by_verdic
     small = verdicts.Entry("z", made(kind="at small scale"))
     own = verdicts.Entry("since-2017", made(id="own", section="Since 2017"))
     bar = verdicts.scoreboard([entry, small, *others, entry, own])
-    told = "Of the paper’s 5 claims 3 hold, 1 of them at small scale; 1 are undecided and 1 differ"
+    told = "Of the paper’s 5 claims, 3 hold (1 at small scale), 1 are undecided and 1 differ"
     assert told in bar
     names = re.findall(r"<(?:b|span)>(.*?)</", bar)
     assert names == [
