@@ -21,7 +21,7 @@ SMALL = 500  # below this width, book.js fits charts to a phone
 # In pixels, as the style sheet sets what is above and below a chart: heights of a row of sliders
 # and lists, and of a button; the space around the rows, and between two in a row; widths of
 # a letter and of a slider.
-CONTROL, BUTTON, AROUND, BETWEEN, LETTER, SLIDER = 28, 24, 20, 32, 7, 128
+CONTROL, BUTTON, AROUND, BETWEEN, LETTER, SLIDER = 28, 24, 20, 32, 7.5, 128
 # Names of rows are measured in another font, and are wider in Inter by this share of their width,
 # unless they begin at a fixed place (charts.grouped).
 WORDS, INTER = 60, 0.07
@@ -127,7 +127,7 @@ def height(spec: dict[str, Any], svg: str, width: int) -> int:
     return round(size_of(svg)[1]) + BUTTON + (AROUND + CONTROL * rows if rows else 0)
 
 
-def rows_of(widths: list[int], width: int) -> int:
+def rows_of(widths: list[float], width: int) -> int:
     """In how many rows controls of these widths stand; of four, none stands alone."""
     if len(widths) == 4 and width > SMALL:
         return 2
@@ -139,7 +139,7 @@ def rows_of(widths: list[int], width: int) -> int:
     return rows
 
 
-def _width(bind: dict[str, Any]) -> int:
+def _width(bind: dict[str, Any]) -> float:
     name = LETTER * len(bind["name"]) + 12
     if bind["input"] == "range":
         return name + SLIDER + LETTER * len(str(bind.get("max", ""))) + 12

@@ -1016,8 +1016,14 @@ def test_a_training_is_played_as_a_film(visit) -> None:
     tab = visit("5-2-hardware-schedule", 390, 844, reduced_motion="reduce", offline=True)
     place = tab.locator(".film")
     slider, head = place.get_by_role("slider"), place.get_by_role("combobox")
-    matrix = place.locator(".matrix rect:not(.pair, .frame)")
-    opacity = "all => all.map((one) => +one.getAttribute('fill-opacity'))"
+    ribbons = place.locator(".looks path")
+    pairs = {int(q): ks for q, ks in film["pairs"].items()}
+    own = torch.tensor([[k in pairs.get(q, []) for k in range(11)] for q in range(11)])
+    # The broadest end of each outline, in its middle.
+    width = """all => all.map((one) => {
+        const places = one.getAttribute("d").match(/[\\d.]+/g).map(Number);
+        return (places[places.length / 2 + 1] - places[places.length / 2 - 1]) / -20;
+    })"""
 
     def weights(number: int) -> torch.Tensor:
         """(layers, h, German, English)"""
@@ -1029,15 +1035,26 @@ def test_a_training_is_played_as_a_film(visit) -> None:
         """The checkpoint is shown, with these weights, or the mean of the last layer's."""
         frame = frames[number]
         rows = weights(number)[-1].mean(dim=0) if rows is None else rows
-        inside = sum(float(rows[int(q), ks].sum()) for q, ks in film["pairs"].items())
+        inside = sum(float(rows[q, ks].sum()) for q, ks in pairs.items())
         expect(place.locator(".counter")).to_have_text(f"update {frame['update']:,}")
         weight, loss = place.locator("circle ~ text.now").all_text_contents()[:2]
         assert float(weight) == pytest.approx(inside / len(film["pairs"]), abs=0.0051)
         assert float(loss) == pytest.approx(frame["loss"], abs=0.0051)
-        told = f"update {frame['update']:,}, weight in the boxes {weight}, loss {loss}"
-        assert slider.get_attribute("aria-valuetext") == told
-        assert place.locator("dd").inner_text().split() == frame["translation"].split()
-        assert matrix.evaluate_all(opacity) == pytest.approx(rows.flatten().tolist(), abs=0.0051)
+        told = f"attention to what a word translates {weight}, loss {loss}"
+        assert slider.get_attribute("aria-valuetext") == f"update {frame['update']:,}, {told}"
+        written, meant = place.locator("dd").all_inner_texts()
+        assert written.split() == frame["translation"].split()
+        assert meant.startswith("In English: ") and len(meant) > len("In English: ")
+        drawn = [*rows[~own].tolist(), *rows[own].tolist()]  # the blue ones are on top
+        assert ribbons.evaluate_all(width) == pytest.approx(drawn, abs=0.0051)
+        assert ribbons.evaluate_all("all => all.map((one) => one.matches('.own'))") == [
+            *[False] * int((~own).sum()), *[True] * int(own.sum())
+        ]  # fmt: skip
+        blue = [q for q, ks in pairs.items() if float(rows[q, ks].sum()) > 0.5]
+        words = place.locator("text[lang=de]").evaluate_all(
+            "all => all.flatMap((one, q) => (one.matches('.now') ? [q] : []))"
+        )
+        assert words == blue
 
     early, late = map(int, re.findall(r"\d+", place.locator("strong").inner_text()))
     found = next(i for i in range(last) if frames[i]["update"] == late)
@@ -1065,7 +1082,7 @@ def test_a_training_is_played_as_a_film(visit) -> None:
     assert place.bounding_box()["height"] == height
     place.get_by_role("button", name="Pause").click()
     compare(2)
-    top, bottom = (place.locator(part).bounding_box() for part in (".controls", ".matrix"))
+    top, bottom = (place.locator(part).bounding_box() for part in (".controls", ".looks"))
     assert bottom["y"] + bottom["height"] - top["y"] <= 600  # control and response on one screen
     tab.set_viewport_size({"width": 1280, "height": 800})
     place.get_by_role("button", name="Play", exact=True).click()

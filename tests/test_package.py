@@ -175,7 +175,7 @@ def test_a_wheel_of_the_source_distribution_is_whole_and_leads_outside(tmp_path:
     assert text.startswith("# Attention Is All You Need") and "![" not in text
     targets = re.findall(r"\]\(([^)]*)\)", text)
     assert targets and all(target.startswith("https://") for target in targets)
-    assert "Thirteen diffs turn" in text  # a link's words stay
+    assert "Thirteen diffs lead" in text  # a link's words stay
 
 
 @pytest.fixture

@@ -94,7 +94,8 @@ def test_few_short_words_are_upright_and_the_cells_below_them(weights: Tensor):
         (first,) = set(re.findall(r"y: ([\d.]+); right: [^;]+; y2: [\d.]+; head: 2;", drawing))
         edge = re.findall(r"edge: ([\d.]+); right: 0.5; far: [1-9]", drawing)[-1]
         assert (float(first) > float(edge)) != turned
-        assert drawing.count(">2</text>") == 2 - turned  # in the legend, and in a cell below
+        assert drawing.count(">2</text>") == turned  # in the legend
+        assert drawing.count(">head 2</text>") == (not turned)  # beside its row of cells
 
 
 LINES = """() => [...document.querySelectorAll('.mark-symbol.role-mark path')]

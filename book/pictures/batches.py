@@ -38,7 +38,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     lengths: (pairs, 2), the pieces of each source and target
     orders: from the name of a way to its batches, which contain rows of `lengths`
     """
-    bars, notes = [], []
+    bars, notes, wasted = [], [], []
     for middle, (order, batches) in zip(MIDDLES, orders.items(), strict=True):
         top, positions = 0, 0
         for number, batch in enumerate(batches, start=1):
@@ -54,9 +54,9 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
                         bars.append({**row, "what": what, "count": last - first, **ends})
                 top += 1
             top += 2  # a gap between batches
-        padding = 1 - lengths.sum() / positions
+        wasted.append(f"{1 - lengths.sum() / positions:.0%}")
         told = f"{order}, {len(batches)} batches"
-        notes.append({"from": middle - 43, "padding": f"{padding:.0%} padding", "order": told})
+        notes.append({"from": middle - 43, "padding": f"{wasted[-1]} padding", "order": told})
     names = pd.DataFrame(
         [(middle + 2 * sign, side) for middle in MIDDLES for side, sign in SIDES.items()],
         columns=["from", "side"],
@@ -64,7 +64,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
 
     blue, orange, *_ = charts.PALETTE
     ticks = alt.Axis(
-        values=[middle + n for middle in MIDDLES for n in range(-40, 41, 20)],
+        values=[middle + n for middle in MIDDLES for n in range(-30, 31, 15)],
         labelExpr=f"abs(abs(datum.value) - {MIDDLES[1]})",
         tickCount=10,  # all of them
         grid=False,
@@ -73,12 +73,12 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     across = alt.X("from:Q").title("pieces").axis(ticks).scale(domain=[-89, 89], nice=False)
     colors = alt.Scale(domain=["pieces", "padding"], range=[blue, orange])
     pale = alt.Scale(domain=["pieces", "padding"], range=[0.75, 0.5])
-    font = alt.ExprRef("width < 400 ? 12 : 14")
+    font = alt.ExprRef("width < 400 ? 13 : 14")
     noted = alt.Chart(pd.DataFrame(notes))
     below = alt.Chart(names).encode(across, y=alt.value(-12))
     sides = [
         below.transform_filter(alt.datum.side == side).mark_text(
-            text=told, align=align, fontSize=13, color=blue
+            text=told, align=align, fontSize=14
         )
         for side, told, align in (
             ("English", "← English", "right"),
@@ -106,11 +106,11 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         *sides,
         usermeta={"columns": 2},
         title=alt.Title(
-            "Similar lengths in a batch more than halve the padding",
-            subtitle="A hundred pairs of captions: pieces blue, padding orange",
+            f"Batching by length cuts the padding from {wasted[0]} to {wasted[1]}",
+            subtitle="A hundred pairs: blue pieces, orange padding",
         ),
         width="container",
-        height=348,
+        height=320,
         description="A hundred sentence pairs as horizontal bars, stacked into batches, twice. In "
         "random order the batches are wide, and more than a third of their positions are padding. "
         "By similar length the same pairs fill fewer batches, with less than half as much padding.",

@@ -17,7 +17,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     kinds["restricted self-attention"] = [3, 6]
     columns = {  # what a curve is, and what it shows
         "distance": [
-            "path from end to end by Table 1 (log scale)",
+            "layers or steps from end to end (log scale)",
             "Self-attention joins both ends in one layer, at any length",
         ],
         "work": [
@@ -46,7 +46,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     shades = [charts.LAYERS[kind.split()[0]] for kind in kinds]
     valued = lambda chart: chart.transform_calculate(value=table.replace("\n", " ")).encode(
         x.axis(values=[8, 64, 512, 4096], grid=False, titleAnchor="end"),
-        y.axis(values=[10**e for e in range(11)], labelExpr=short, grid=False),
+        y.axis(values=[10**e for e in range(11)], labelExpr=short),
         alt.Color("layer:N").scale(domain=list(kinds), range=shades).legend(None),
     )
     curves = valued(alt.Chart(points))

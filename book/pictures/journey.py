@@ -16,7 +16,7 @@ STRIPS = {"rows": (34, 56), "memory": (122, 144)}
 GAPS = {"encoder": (60, 118), "cross": (148, 212)}
 HEIGHT, GERMAN = 238, 228
 SAID = {14: "1 pieces", 45: "2 numbers", 89: "3–6 attention", 133: "7 memory",
-        180: "8 attention", GERMAN: "9–10 German"}  # fmt: skip
+        180: "8 attention", GERMAN: "9–10 German"}  # of stations and what is there  # fmt: skip
 FOLLOWED = "riding", "fährt"  # in blue, until a reader points at another word
 LEAST, STRONG = 0.1, 0.5  # weights that are drawn if the word is followed, and always
 
@@ -44,7 +44,6 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         for x, weight in enumerate(row)
         if weight > LEAST
     )  # fmt: skip
-    width = rows[0].size(1)
     rows = [(part[:, :SHOWN] / part[:, :SHOWN].abs().max()).abs() for part in rows]
     cells = pd.DataFrame(
         {"x": i + 0.8 * (k / SHOWN - 0.5), "x2": i + 0.8 * ((k + 1) / SHOWN - 0.5),
@@ -53,12 +52,18 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         for i, row in enumerate(part.tolist())
         for k, number in enumerate(row)
     )  # fmt: skip
+    read, written = FOLLOWED
+    row = given["cross"][german.index(written)]
+    assert english[row.index(max(row))] == read  # as the title says
     words = pd.DataFrame(
         [(i, 14, word) for i, word in enumerate(english)]
         + [(x, GERMAN, word) for x, word in zip(below["cross"], german, strict=True)],
         columns=["x", "y", "word"],
     )
-    names = pd.DataFrame({"y": [*SAID], "name": [*SAID.values()]})
+    names = pd.DataFrame(
+        {"y": y, "station": station, "name": name}
+        for y, (station, name) in zip(SAID, map(str.split, SAID.values()), strict=True)
+    )
     left = "width < 500 ? -2.1 : -1.9"  # room for the names
     blue, *_, gray = charts.PALETTE
     followed = alt.selection_point(
@@ -73,6 +78,8 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
     )
     down = alt.Y("y:Q", axis=None).scale(domain=[HEIGHT, 0], nice=False)
     place = {"x": across, "y": down}
+    told = alt.Chart(names).encode(y=down)
+    small = lambda there, here: alt.ExprRef(f"width < 500 ? {there} : {here}")
     return alt.layer(
         alt.Chart(lines)
         .transform_filter({"or": [{"param": "followed"}, f"datum.weight > {STRONG}"]})
@@ -102,17 +109,22 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
             color=alt.when(followed).then(alt.value(blue)),
         )
         .add_params(followed),
-        alt.Chart(names)
-        .transform_calculate(said="width < 500 ? split(datum.name, ' ')[1] : datum.name")
-        .mark_text(align="left", fontSize=alt.ExprRef("width < 500 ? 13 : 14"))
-        .encode(x=alt.value(0), y=down, text="said:N"),
+        told.mark_text(align="left", dy=small(-7, 0), fontSize=12, color=gray).encode(
+            x=alt.value(0), text="station"
+        ),
+        told.mark_text(
+            align="left", dx=small(0, 36), dy=small(6, 0), fontSize=small(13, 14)
+        ).encode(x=alt.value(0), text="name"),
+        alt.Chart(pd.DataFrame({"x": [5.8], "y": [GERMAN - 48]}))
+        .mark_text(text=["gray:", f"above {STRONG}"], color=gray, fontSize=small(12, 13))
+        .encode(**place),
     ).properties(
         width="container",
         height=HEIGHT,
         title=alt.Title(
-            "From letters to numbers, and from numbers to German",
-            subtitle="Point at a word or tap it: blue shows where it looks. Gray: weights above "
-            f"{STRONG}. Strips: the sizes of {SHOWN} of {width} numbers",
+            f"To write “{written}”, the translator looks most at “{read}”",
+            subtitle="Lines: attention weights (mean of the heads), first encoder and last "
+            "decoder layer",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
         "attention, of the first layer, to the rows after the encoder; lines of attention, of the "

@@ -38,10 +38,12 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
             new = range(layers, last + 1)  # layers that shorter sentences do not need
             dots += [(panel, n, *place) for place in product(range(max(LENGTHS)), new)]
             layers = last + 1
-            names.append((panel, n, KINDS[kind], "1 layer" if count == 1 else f"{count} {unit}"))
+            names.append(
+                (panel, n, last, KINDS[kind], "1 layer" if count == 1 else f"{count} {unit}")
+            )
     stops = pd.DataFrame(stops, columns=["panel", "n", "order", "position", "layer", "count"])
     dots = pd.DataFrame(dots, columns=["panel", "from", "position", "layer"])
-    names = pd.DataFrame(names, columns=["panel", "n", "name", "length"])
+    names = pd.DataFrame(names, columns=["panel", "n", "last", "name", "length"])
 
     # Four panels side by side, or two above two on a phone; all in one picture, in pixels.
     sizes = {
@@ -54,7 +56,8 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
     }
     left, floor = "datum.panel % across * wide", "floor(datum.panel / across) * (high + 16) + high"
     place = {"x": f"{left} + 14 + right * datum.position", "y": f"{floor} - 36 - up * datum.layer"}
-    heads = {"x": f"{left} + 6", "y": f"{floor} - high + 8", "below": f"{floor} - high + 30"}
+    top = f"{floor} - 36 - up * datum.last"  # of the path
+    heads = {"x": f"{left} + 6", "y": f"{top} - 48", "below": f"{top} - 26"}
     foot = {"x": f"{left} + 6", "y": f"{floor} - 12", "end": f"{left} + 22 + right * (n - 1)"}
     kind = f"{list(KINDS)}[datum.panel]"
     now = lambda data, of="datum.n == n", **places: (
@@ -81,7 +84,7 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         ),
         lit.mark_circle(opacity=1, size=alt.ExprRef("room")),
         lit.mark_text(fontWeight="bold", fontSize=small).encode(color=ink, text="count:N"),
-        title.mark_text(align="left", fontSize=13).encode(x, y, text="name:N"),
+        title.mark_text(align="left", fontSize=14).encode(x, y, text="name:N"),
         title.mark_text(align="left", fontWeight="bold").encode(
             x, alt.Y("below:Q", scale=None), color, text="length:N", size=large
         ),

@@ -26,7 +26,7 @@ def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
         .axis(labelAngle=0, titleAnchor="end")
         .scale(padding=0, range=[20, alt.ExprRef("width - 100")]),
         alt.Y("steps:Q")
-        .title("steps until 95% are right; ↓ better")
+        .title("steps of training until 95% are right; ↓ better")
         .scale(type="log", domain=[4, 6000], nice=False)
         .axis(values=[10, 100, 1000, limit], format=",d", **charts.UPRIGHT),
         alt.Color("stack:N", legend=None).scale(domain=[*NAMES], range=shades),
@@ -65,8 +65,9 @@ def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
         width="container",
         height=300,
         title=alt.Title(
-            f"Contiguous convolutions need {factor:.1f} times the steps for each token of distance",
-            subtitle=f"Toy task, eight layers, three runs; mean factor from 1 to {slow.index[-1]}",
+            f"Contiguous convolutions need {factor:.1f} times the training for each further token",
+            subtitle="Toy task, eight layers; lines: medians of three runs; "
+            f"factor: mean from 1 to {slow.index[-1]}",
         ),
         description="Steps of training against the distance, on a logarithmic axis, medians of "
         "three runs. "

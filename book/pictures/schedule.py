@@ -47,21 +47,21 @@ def draw_rate(equation: str) -> alt.LayerChart:
     )
     return alt.layer(
         shared.mark_line(color=ink).encode(x, y),
-        joined.mark_text(align="left", dy=-16, fontSize=13, text="both fall as 1/√update").encode(
+        joined.mark_text(align="left", dy=-16, fontSize=14, text="both fall as 1/√update").encode(
             x, y
         ),
         alone.mark_line().encode(x, y),
         theirs.encode(x, y),
         top.mark_point(opacity=0).encode(x, y="room:Q"),  # above the highest point
         top.mark_point(size=90, opacity=1).encode(x, y),
-        top.mark_text(**beside, fontSize=13, color=blue).encode(x, y, text="text:N"),
+        top.mark_text(**beside, fontSize=14, color=blue).encode(x, y, text="text:N"),
         base.mark_point(size=90, opacity=1, color=orange).encode(x, y),
         base.mark_text(
             align="left",
             dx=12,
             # Below the curve of a narrower model, and above the other label.
             dy=alt.ExprRef("d_model < 512 ? d_model / 4 : warmup > 4000 ? -24 : -6"),
-            fontSize=13,
+            fontSize=14,
             color=orange,
         ).encode(x, y, text="text:N"),
         title="A shorter warmup peaks higher and joins the same curve",

@@ -91,7 +91,7 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
             ticks=False, domain=False, labelAlign="left", labelOffset=-8, labelPadding=ROOM
         )
     )
-    across = alt.X("mean", title="← better: loss").scale(domain=[-0.13, 0.08], nice=False)
+    across = alt.X("mean", title="← better: loss (nats)").scale(domain=[-0.13, 0.08], nice=False)
     marks = by_row.encode(
         alt.Color("verdict", legend=None).scale(domain=[*VERDICTS], range=[*VERDICTS.values()]),
         tooltip=["row", alt.Tooltip("mean", format="+.3f"), "verdict"],
@@ -116,12 +116,9 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
         by_row.mark_text(  # what the change is for, below its name
             align="left", fontSize=13, yOffset=8, opacity=0.75
         ).encode(x=alt.value(-ROOM), text="for"),
-        by_row.transform_filter(f"datum.row == '{rows['row'].iloc[0]}'")
-        .mark_text(align="right", fontSize=13, yOffset=-32)
-        .encode(x=edge, text=alt.value("nats")),
         title=alt.Title(
             title,
-            subtitle="Three seeds, each against the model of 2017: their mean and its 95% interval",
+            subtitle="On single sentences, against 2017: mean of three seeds and its 95% interval",
         ),
         width="container",
         height=alt.Step(38),

@@ -31,7 +31,7 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     said = best.transform_calculate(text="'least at ' + format(datum.p, '.2f')")
     names = [
         target.transform_calculate(name=f"'{name} ' + format({share}, '.2f')")
-        .mark_text(align=align, fontSize=13, color=color)
+        .mark_text(align=align, fontSize=14, color=color)
         .encode(x=alt.value(place), y=alt.value(-70), text="name:N")
         for name, share, align, color, place in (
             ("the target: right token", "datum.p", "left", blue, 0),
@@ -45,7 +45,7 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
         rest.encode(x, x2="one:Q", y=alt.value(-52)),
         best.mark_rule(color=orange, strokeDash=[4, 3]).encode(x, y, y2=alt.value(-43)),
         best.mark_point(color=orange, size=110, opacity=1).encode(x, y),
-        said.mark_text(align="right", dx=-8, fontSize=13, color=orange).encode(
+        said.mark_text(align="right", dx=-8, fontSize=14, color=orange).encode(
             x, y=alt.value(60), text="text:N"
         ),
         *names,

@@ -11,13 +11,6 @@ from book import charts
 SIDES = {"right": ("left", 11), "left": ("right", -11)}
 
 
-def box(x: float, y: float, name: str, side: str) -> tuple[float, float, float, float]:
-    """What a name beside a dot covers in a wide drawing: left, right, bottom, top."""
-    wide = 0.16 * len(name)
-    start = {"right": x + 0.2, "left": x - 0.2 - wide}[side]
-    return start, start + wide, y - 0.025, y + 0.025
-
-
 def draw_units(
     answers: Tensor, likeness: Tensor, units: list[int], here: int, names: list[str]
 ) -> alt.LayerChart:
@@ -47,34 +40,13 @@ def draw_units(
         for i in named:
             x, y = at(i)
             beside = [(right - x, abs(up - y)) for right, up in map(at, named)]
-            left = any(0 < right < 1.6 and up < 0.035 for right, up in beside)
+            left = any(0 < right < 1.6 and up < 0.06 for right, up in beside)
             sides[i] = "left" if left else "right"
-        # Where there is room, also some that are on and not added, and the reverse.
-        taken = [(0, 0, -1, 1), *((x, x, y, y) for x, y in dots.values())]  # the axis; dots
-        taken += [box(*dots[i], names[i], side) for i, side in sides.items()]
-        for i in (i for i in (*most, *near) if i not in both | named):
-            x, x2, y, y2 = covered = box(*dots[i], names[i], "right")
-            if len(sides) < 7 and all(b < x or x2 < a or d < y or y2 < c for a, b, c, d in taken):
-                sides[i] = "right"
-                taken.append(covered)
-        # On phones one of these, at another height than the rest.
-        heights = [dots[i][1] for i in named]
-        apart = (i for i in sides if all(abs(dots[i][1] - y) > 0.05 for y in heights))
-        one = next(apart, None)
         rows += [
-            (
-                unit,
-                names[i],
-                round(x, 2),
-                round(y, 2),
-                i in both,
-                i in named,
-                sides.get(i, ""),
-                i == one,
-            )
+            (unit, names[i], round(x, 2), round(y, 2), i in both, sides.get(i, ""))
             for i, (x, y) in dots.items()
         ]
-    fields = ["unit", "piece", "answer", "likeness", "both", "named", "side", "one"]
+    fields = ["unit", "piece", "answer", "likeness", "both", "side"]
     x = alt.X("answer:Q").title("how strongly it turns the unit on")
     x = x.scale(domainMin=-7.3, domainMax=alt.ExprRef("width < 400 ? 8.4 : 6.2"), nice=False)
     y = alt.Y("likeness:Q").title("likeness to what the unit adds (cosine)")
@@ -86,10 +58,6 @@ def draw_units(
     blue, *_, gray = charts.PALETTE
     both = lambda one, other: alt.condition("datum.both", alt.value(one), alt.value(other))
     zero = alt.Chart(pd.DataFrame([{"answer": 0}])).encode(x)
-    kinds = {
-        "datum.named": {"fontSize": 14, "fontWeight": 600},
-        "!datum.named && datum.side && (datum.one || width >= 400)": {"fontSize": 14},
-    }
     return alt.layer(
         zero.mark_rect(color=blue, opacity=0.07, clip=True).encode(x2=alt.datum(9)),
         zero.mark_rule(color=gray),
@@ -100,16 +68,15 @@ def draw_units(
         ),
         seen.mark_circle().encode(
             color=both(blue, gray),
-            opacity=alt.condition(" || ".join(kinds), alt.value(1), alt.value(0.35)),
+            opacity=alt.condition("datum.side", alt.value(1), alt.value(0.35)),
             size=both(130, 30),
             tooltip=["piece", "answer", "likeness"],
         ),
         *(
-            seen.transform_filter(f"datum.side == '{side}' && {kind}")
-            .mark_text(align=align, dx=dx, **look)
+            seen.transform_filter(f"datum.side == '{side}'")
+            .mark_text(align=align, dx=dx, fontSize=14, fontWeight=600)
             .encode(color=both(blue, gray), text="piece")
             for side, (align, dx) in SIDES.items()
-            for kind, look in kinds.items()
         ),
         title=alt.TitleParams(
             alt.expr(f"{titles}[unit]"),

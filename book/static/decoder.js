@@ -223,9 +223,11 @@ window.decoder = (() => {
     const endings = [...steps.flat(), mine].filter(({ ended }) => ended);
     // Of ends that are all to come, two words are told where there is room.
     const isNear = endings.some(({ length }) => length <= time);
-    const from = scroller.clientWidth < NARROW || isNear ? -1 : -2;
+    const isNarrow = scroller.clientWidth < NARROW;
+    const from = isNarrow || isNear ? -1 : -2;
     const endOf = (each) => `… ${wordsOf(each).slice(from).join(" ")}`;
-    const beyond = 26 + 7 * Math.max(...endings.map((each) => endOf(each).length)); // and a score
+    const longest = Math.max(...endings.map((each) => endOf(each).length));
+    const beyond = (isNarrow ? 34 : 26) + 7 * longest; // and a score
     const room = { width: scroller.clientWidth - beyond, widthOf };
     const { columns, places, height, ...placed } = placesOf({ steps, path, time, size, ...room });
     const width = placed.width + beyond;

@@ -2,14 +2,14 @@
 // and a translation. `python -m benchmarks.film` has written what the page holds.
 window.film = (() => {
   const { range, sum, mean, tableOf, plain, headName, dataOf, isCalm } = window.elements;
-  const { make, button, shape, controls, slider, choice } = window.elements;
+  const { make, button, shape, taper, controls, slider, choice } = window.elements;
   const PACE = 500; // milliseconds for each checkpoint
-  const [WIDTH, LEFT, RIGHT, FOOT] = [358, 26, 12, 214]; // of the curves
+  const [WIDTH, LEFT, RIGHT, FOOT] = [358, 26, 12, 246]; // of the curves
   const PANELS = [
-    [26, 82],
-    [146, 62],
+    [30, 84],
+    [158, 84],
   ]; // their top and height: of the weight and of the loss
-  const [CELL, ROW, NAMES, TOP] = [21, 16, 104, 58]; // of the matrix of weights
+  const [SIDES, ROW, BROADEST] = [[68, 246], 22, 20]; // of the ribbons
   const whole = (number) => number.toLocaleString("en");
 
   // ---------------------------------------------------------------------------------- numbers
@@ -26,12 +26,12 @@ window.film = (() => {
   });
 
   // How much of its weight a head gives to the English words that a German word translates; and the
-  // least and the most if each word has the boxes of another, the next one or a later one.
+  // least and the most if each word has those of another, the next one or a later one.
   function sharesOf(rows, pairs) {
-    const [words, boxes] = [Object.keys(pairs), Object.values(pairs)];
-    const inside = (q, ks) => sum(ks.map((k) => rows[q][k]));
-    const [own, ...others] = range(boxes.length).map((shift) =>
-      mean(words.map((q, i) => inside(q, boxes[(i + shift) % boxes.length]))),
+    const [words, sources] = [Object.keys(pairs), Object.values(pairs)];
+    const toward = (q, ks) => sum(ks.map((k) => rows[q][k]));
+    const [own, ...others] = range(sources.length).map((shift) =>
+      mean(words.map((q, i) => toward(q, sources[(i + shift) % sources.length]))),
     );
     return [own, Math.min(...others), Math.max(...others)];
   }
@@ -57,7 +57,7 @@ window.film = (() => {
 
   // --------------------------------------------------------------------------------- drawings
 
-  // The curves of a head's weight in the boxes and of the loss; `show` moves them to a checkpoint.
+  // The curves of a head's weight on what a word translates and of the loss; `show` moves them to a checkpoint.
   function drawCurves(film) {
     const { updates, tops, x, y } = scalesOf(film);
     const [first, last, end] = [updates[0], updates.at(-1), WIDTH - RIGHT];
@@ -70,8 +70,8 @@ window.film = (() => {
         text(LEFT - 5, y(i, value) + 4, `${Number(value.toPrecision(1))}`, "end"),
       ]),
     );
-    const names = ["weight on what each word translates", "loss in nats"].map((name, i) =>
-      text(0, PANELS[i][0] - (i ? 18 : 12), name, "start", `line${i}`),
+    const names = ["attention to what a word translates", "loss (nats)"].map((name, i) =>
+      text(0, PANELS[i][0] - (i ? 16 : 14), name, "start", `line${i}`),
     );
     const foot = [first, 100, ...film.moment].map((n, i) =>
       text(x(n), FOOT + 14, whole(n), "middle", i > 1 ? "now" : ""),
@@ -83,13 +83,13 @@ window.film = (() => {
     const moment = shape("path", { class: "key", d: between, "fill-opacity": 0.15 });
     const cursor = axis("");
     const band = shape("path", { class: "band" });
-    const about = text(end, 0, "on others’ words", "end");
+    const about = text(end, 0, "others’ words", "end");
     const lines = range(2).map((i) =>
       ["later", "sooner"].map((part) => shape("polyline", { class: `${part} line${i}` })),
     );
     const dots = range(2).map((i) => shape("circle", { class: `line${i}`, r: 4 }));
     const values = range(2).map((i) => shape("text", { class: `now line${i}` }));
-    const label = "Weight in the boxes, and loss, against the update, on a logarithmic scale";
+    const label = "Attention to what a word translates, and loss, against the update";
     const svg = shape(
       "svg",
       { viewBox: `0 0 ${WIDTH} ${FOOT + 36}`, role: "img", class: "curves", "aria-label": label },
@@ -127,46 +127,34 @@ window.film = (() => {
     return { svg, show };
   }
 
-  const square = (x, y, more) => shape("rect", { ...more, x, y, width: 1, height: 1 });
-
-  // The weights of one head, with boxes around words that translate each other.
-  function drawMatrix({ source, target, pairs }) {
-    const [width, height] = [source.length, target.length];
-    const cells = target.map((_, q) => source.map((_, k) => square(k, q)));
-    const turned = (k) => `translate(${NAMES + (k + 0.5) * CELL + 4} ${TOP - 5}) rotate(-90)`;
-    const y = (q) => TOP + (q + 0.5) * ROW + 4;
-    const left = (q) => ({ x: NAMES - 6, y: y(q), "text-anchor": "end", lang: "de" });
-    const boxes = Object.entries(pairs).flatMap(([q, ks]) =>
-      ks.map((k) => square(k, q, { class: "pair" })),
+  // Where one head looks in the source as each word of a correct translation is predicted: ribbons
+  // from the English words at the left, blue and on top from those that the German word translates.
+  function drawLooks({ source, target, pairs }) {
+    const [from, to] = SIDES;
+    const y = (i) => 44 + ROW * i;
+    const text = (x, y, said, anchor, lang) =>
+      shape("text", { x, y, "text-anchor": anchor, ...(lang && { lang }) }, said);
+    const words = source.map((word, k) => text(from - 6, y(k) + 5, plain(word), "end", "en"));
+    const found = target.map((word, q) => text(to + 6, y(q) + 5, plain(word), "start", "de"));
+    const isOwn = ([q, k]) => Boolean(pairs[q]?.includes(k));
+    const ends = target.flatMap((_, q) => source.map((_, k) => [q, k]));
+    ends.sort((a, b) => isOwn(a) - isOwn(b));
+    const ribbons = ends.map((pair) => shape("path", { class: isOwn(pair) ? "own" : "other" }));
+    const heads = [from - 6, WIDTH].map((x, i) =>
+      text(x, 16, ["English", "German word to predict"][i], "end"),
     );
-    const frame = shape("rect", { class: "frame", width, height });
-    const shades = range(6).map((i) =>
-      shape("path", { class: "key", d: `M${12 + 12 * i} 20h12v12h-12Z`, "fill-opacity": i / 5 }),
-    );
-    const key = [
-      ...[...shades, shape("rect", { class: "pair", x: 1, y: 41, width: 12, height: 12 })],
-      ...[
-        ["weight", 0, 14],
-        ["0", 12, 31],
-        ["1", 88, 31],
-        ["translation", 20, 52],
-      ].map(([said, x, y]) => shape("text", { x, y }, said)),
-    ];
-    const place = { transform: `translate(${NAMES} ${TOP}) scale(${CELL} ${ROW})` };
-    const bottom = TOP + ROW * height + 16;
-    const size = `0 0 ${NAMES + CELL * width + 2} ${bottom + 5}`;
     const svg = shape(
       "svg",
-      { viewBox: size, role: "img", class: "matrix" },
-      ...source.map((word, k) => shape("text", { transform: turned(k), lang: "en" }, plain(word))),
-      ...target.map((word, q) => shape("text", left(q), plain(word))),
-      ...key,
-      shape("text", { x: 0, y: bottom }, "rows: a correct translation, predicted word by word"),
-      shape("g", place, frame, ...cells.flat(), ...boxes),
+      { viewBox: `0 0 ${WIDTH} ${FOOT + 36}`, role: "img", class: "looks" },
+      ...[heads, ribbons, words, found].flat(),
     );
     function show(rows) {
-      for (const [i, weight] of rows.flat().entries()) {
-        cells.flat()[i].setAttribute("fill-opacity", weight.toFixed(2));
+      for (const [i, [q, k]] of ends.entries()) {
+        const outline = taper([from, y(k)], [to, y(q)], BROADEST * rows[q][k], true);
+        ribbons[i].setAttribute("d", outline);
+      }
+      for (const [q, word] of found.entries()) {
+        word.classList.toggle("now", sum((pairs[q] ?? []).map((k) => rows[q][k])) > 0.5);
       }
     }
     return { svg, show };
@@ -225,8 +213,9 @@ window.film = (() => {
   function fill(box) {
     const film = read(dataOf(box));
     const { frames } = film;
-    const [curves, matrix] = [drawCurves(film), drawMatrix(film)];
-    const [source, written] = [make("dt"), make("dd", { lang: "de" })];
+    const [curves, looks] = [drawCurves(film), drawLooks(film)];
+    const given = make("dt", {}, `“${film.sentence}” →`);
+    const [written, meant] = [make("dd", { lang: "de" }), make("dd")];
     const player = drawPlayer(film, box, show);
     const layers = frames[0].weights;
     const each = layers.flatMap((heads, layer) => heads.map((_, i) => [layer, i]));
@@ -236,20 +225,20 @@ window.film = (() => {
     function show(now) {
       const rows = tableOf(frames[now], chosen.value);
       const weight = curves.show(now, chosen.value).toFixed(2);
-      matrix.show(rows);
-      source.textContent = `“${film.sentence}” At update ${whole(frames[now].update)}, the model writes`;
+      looks.show(rows);
       written.textContent = frames[now].translation;
-      const told = `weight in the boxes ${weight}`;
-      matrix.svg.ariaLabel = `Attention of the German words to the English words; ${told}`;
+      meant.textContent = `In English: ${frames[now].english}`;
+      const told = `attention to what a word translates ${weight}`;
+      looks.svg.ariaLabel = `Attention of each German word to the English words; ${told}`;
       return `${told}, loss ${frames[now].loss.toFixed(2)}`;
     }
 
     Object.assign(box, { role: "group", ariaLabel: "A training, checkpoint by checkpoint" });
     box.replaceChildren(
       box.querySelector(".chart-title"),
-      make("dl", {}, source, written),
       controls(...player.parts, chosen),
-      make("div", { className: "columns" }, curves.svg, matrix.svg),
+      make("dl", {}, given, written, meant),
+      make("div", { className: "columns" }, looks.svg, curves.svg),
     );
     player.update();
   }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _GAP = 110  # pixels between the two rows of words
 _LINE = 22  # height of a row of words that are not turned
-_CELL = 12  # height of a cell that stands below a word
+_CELL = 16  # height of a cell that stands below a word
 
 
 def _weight_rows(weights: Tensor) -> list[dict[str, Any]]:
@@ -98,22 +98,28 @@ def _isolated(otherwise: str) -> str:
 class _Frame:
     """Coordinates: one unit to the right is one word, one unit down is one pixel.
 
-    The words above end at `top`, and those below begin at `bottom`. Few short words are `level`,
-    and the cells of the heads then stand below them, or, in two columns, beside them.
+    The words above end at `top`, and those below begin at `bottom`. Few short words are `level`:
+    the cells of the `heads` are then rows below them, with names in a column of their own, or, if
+    the words are in two columns, they are columns beside them.
     """
 
-    def __init__(self, shown: AttentionWeights) -> None:
+    def __init__(self, shown: AttentionWeights, heads: list[int] | None) -> None:
         import altair as alt
 
         longest, self.h = max(map(len, [*shown.queries, *shown.keys])), shown.weights.size(1)
-        self.columns = max(len(shown.queries), len(shown.keys))
-        self.across = alt.Scale(domain=[-0.5, self.columns - 0.5], nice=False, zero=False)
+        words = max(len(shown.queries), len(shown.keys))
         self.level = all(
-            3.2 * len(one + other) + 4 < 700 / self.columns
-            for words in (shown.queries, shown.keys)
-            for one, other in pairwise(words)
+            3.2 * len(one + other) + 4 < 740 / (words + 1)
+            for side in (shown.queries, shown.keys)
+            for one, other in pairwise(side)
         )
-        self.cells = _CELL * self.h  # the room for cells that do not stand behind the words
+        self.heads, self.legend = heads or [*range(1, self.h + 1)], not (heads and self.level)
+        self.columns = words + self.level
+        ends = [words - 0.5 - self.columns, words - 0.5]
+        self.across = alt.Scale(domain=ends, nice=False, zero=False)
+        self.cells = _CELL * len(
+            self.heads
+        )  # the room for cells that do not stand behind the words
         self.top = 12 + 7 * longest if self.level else max(12 + 7 * longest, 8 * self.h)
         self.bottom = self.top + _GAP
         self.height = self.bottom + self.top + self.level * self.cells
@@ -146,7 +152,7 @@ def _marks(
 ) -> "list[alt.Chart]":
     """Curves between words and, if a word is isolated, one cell per head under each key.
 
-    Below a word there is room for the number of a head, which stands in its strongest cells.
+    Rows of cells have names. In two columns of words, thin lines lead from words to their cells.
     """
     import altair as alt
 
@@ -169,7 +175,7 @@ def _marks(
         )
     )  # fmt: skip
     colors = alt.Scale(domain=list(range(1, frame.h + 1)), range=HEADS)
-    legend = alt.Legend(columns=frame.h, symbolType="square")
+    legend = alt.Legend(columns=frame.h, symbolType="square") if frame.legend else None
     shared: dict[str, Any] = {
         "color": alt.Color("head:N", title="head", legend=legend, scale=colors),
         "tooltip": [
@@ -195,27 +201,39 @@ def _marks(
         aside=f"round((datum.key - datum.query) * (turned ? height : width) / {frame.columns})",
         end=f"{_GAP - 6} * (turned ? width / {frame.height} : 1)",
     ).transform_calculate(path=path)
-    # The displayed heads share the height of the words, or what is below them.
-    first, room = str(frame.bottom), frame.top
+    # Cells have rows of their own, or share the height of the words behind which they stand.
+    first, row, high = str(frame.bottom), "datum.rank - 1", f"{frame.top} / datum.shown"
     if frame.level:
         first = f"(turned ? {frame.bottom + frame.top} : {frame.bottom + _LINE})"
-        room = frame.cells
+        row, high = f"indexof({frame.heads}, datum.head)", str(_CELL)
+    rows = {"y": f"{first} + {high} * ({row})", "y2": f"{first} + {high} * ({row} + 1)"}
+    rows["middle"] = "(datum.y + datum.y2) / 2"
     cells = seen.transform_filter(_isolated(otherwise="false")).transform_calculate(
-        left="datum.key - 0.5",
-        right="datum.key + 0.5",
-        y=f"{first} + {room} / datum.shown * (datum.rank - 1)",
-        middle=f"{first} + {room} / datum.shown * (datum.rank - 0.5)",
-        y2=f"{first} + {room} / datum.shown * datum.rank",
-    )
-    strongest = (
-        cells.transform_joinaggregate(most="max(weight)", groupby=["head"])
-        .transform_filter("datum.weight > 0.8 * datum.most")
-        .mark_text(fontSize=12, aria=False)
-        .encode(**frame.at("key", "middle"), text="head:N")
+        left="datum.key - 0.5", right="datum.key + 0.5", **rows
     )
     pale = alt.Scale(domain=[0, 1], range=[0, 0.6 if frame.level else 0.45])  # under letters
     shade = alt.FillOpacity("strength:Q", scale=pale, legend=None)
     box = frame.at("left", "y", x2="right", y2="y2")
+    data = [{"head": head, "left": -1.5, "right": -0.6} for head in frame.heads]
+    names = alt.Chart(alt.Data(values=data)).transform_calculate(
+        at="datum.left + 0.45", name="(turned ? '' : 'head ') + datum.head", **rows
+    )
+    leading = (
+        cells.transform_filter("turned && datum.weight > 0.1")
+        .transform_aggregate(to_word="min(to_word)", groupby=["key"])
+        .transform_calculate(
+            y=f"min({first}, {frame.bottom + 10} + 9 * length(datum.to_word))", y2=first
+        )
+        .mark_rule(color="#808080", opacity=0.3)
+        .encode(**frame.at("key", "y", x2="key", y2="y2"))
+    )
+    named = [
+        names.mark_rect(opacity=0.45).encode(
+            **box, fill=alt.Fill("head:N", legend=None, scale=colors)
+        ),
+        names.mark_text(fontSize=12).encode(**frame.at("at", "middle"), text="name:N"),
+        leading,
+    ]
     return [
         cells.mark_rect().encode(**box, **shared, fillOpacity=shade),
         lines.mark_point(size=4, filled=True, opacity=1, strokeWidth=1.2, aria=False).encode(
@@ -225,7 +243,7 @@ def _marks(
             shape=alt.Shape("path:N", scale=None),
             stroke=alt.Stroke("head:N", legend=None, scale=colors),
         ),
-        *[strongest] * frame.level,
+        *named * frame.level,
     ]
 
 
@@ -279,7 +297,8 @@ def attention_lines(
     """Draw attention as lines between words, as the paper's Figures 3 to 5 do, but interactively.
 
     Pointing at a word shows its lines, clicking on it keeps them, and clicking on a head in the
-    legend hides or shows it. Lists select the word and, of several, the layer.
+    legend hides or shows it. Lists select the word and, of several, the layer. Where a word of few
+    is isolated at first, the heads have rows with names instead of a legend.
 
     Args:
         weights: from `read_attention`, with their words; or (layers, h, len_q, len_k), or
@@ -331,14 +350,14 @@ def attention_lines(
         bind=from_word if len(origins) > 1 else alt.Undefined,
         value=alt.Undefined if query is None else [{"from": query}],
     )  # fmt: skip
-    frame = _Frame(shown)
-    cells, lines, *numbered = _marks(shown, legend, frame, full, threshold)
+    frame = _Frame(shown, None if query is None else heads)
+    cells, lines, *named = _marks(shown, legend, frame, full, threshold)
     shade, upper, touch = _words(shown.queries, True, frame)
     if len(origins) < len(words):
         touch = touch.transform_filter(alt.FieldOneOfPredicate("from", oneOf=origins))
     shade_below, lower, touch_below = _words(shown.keys, False, frame)
     chart = alt.layer(
-        shade, shade_below, cells, *numbered, lines.add_params(legend), upper, lower,
+        shade, shade_below, cells, *named, lines.add_params(legend), upper, lower,
         touch.add_params(kept, alt.selection_point(name="above", fields=["from"], **pointer)),
         touch_below.add_params(alt.selection_point(name="below", fields=["to"], **pointer)),
         data=alt.Data(values=_weight_rows(shown.weights)),
