@@ -42,6 +42,16 @@ class Entry(NamedTuple):
         number = NUMBER.match(self.verdict.section)[0]
         return ".".join(number.split(".")[:2]) or self.verdict.section
 
+    @property
+    def own(self) -> bool:
+        """Whether it is the book's claim about later models, and none of the paper's."""
+        return self.section == "Since 2017"
+
+    @property
+    def group(self) -> str:
+        """The list that shows it."""
+        return OWN if self.own else self.verdict.verdict
+
 
 def claims_of(notebook: NotebookNode) -> list[Verdict]:
     """The claims in the cells of an executed notebook, in order.
@@ -94,6 +104,7 @@ def check_places(entries: list[Entry], marks: set[str]) -> None:
 
 OPENED = "differs", "not reproduced here"  # what most readers look for
 ORDER = *OPENED, *(verdict for verdict in MARKS if verdict not in OPENED)
+OWN = "this book's own"  # claims, which have a list of their own
 MEANS = {
     "differs": "A computation or another part of the paper contradicts the claim as it is "
     "worded. The conclusion drawn from it may still be right.",
@@ -108,6 +119,7 @@ MEANS = {
     "needs the paper's hardware": "Only a run with the paper's data, mostly of its "
     "size, can decide.",
     "open": "Our measurement does not decide.",
+    OWN: "Claims about models since 2017, each with its verdict. They are not among the paper's.",
 }
 WAITING = (
     "<p>Claims without evidence have not been tested yet: "
@@ -116,17 +128,20 @@ WAITING = (
 
 
 def index(entries: list[Entry]) -> str:
-    """The claims as HTML tables, one for each verdict, whose rows `static/book.js` filters."""
-    head = "<th>section</th><th>claim, and its evidence</th>"
+    """The claims as HTML tables, one for each verdict on the paper's and one for the book's own,
+    whose rows `static/book.js` filters.
+    """
     groups = []
-    for verdict in ORDER:
-        of = [entry for entry in entries if entry.verdict.verdict == verdict]
+    for name in [*ORDER, OWN]:
+        of = [entry for entry in entries if entry.group == name]
         rows, note = [*map(row, of)], WAITING * any(map(waits, of))
-        opened, body = " open" * (verdict in OPENED), "\n".join(rows)
-        means = f"<small>{typeset(MEANS[verdict])}</small>"
-        name = f"{sign(verdict)} {typeset(verdict)}: {len(rows)} {means}"
+        opened, body = " open" * (name in OPENED), "\n".join(rows)
+        mark, color = (sign(name), MARKS[name][1]) if name in MARKS else ("", "var(--line)")
+        means = f"<small>{typeset(MEANS[name])}</small>"
+        told = f"{mark} {typeset(name)}: {len(rows)} {means}"
+        head = f"<th>{'verdict' if name == OWN else 'section'}</th><th>claim, and its evidence</th>"
         groups += [
-            f'<details{opened} style="--color: {MARKS[verdict][1]}"><summary>{name}</summary>'
+            f'<details{opened} style="--color: {color}"><summary>{told}</summary>'
             f"{note}<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></details>"
         ] * bool(rows)
     return f'<div class="claims-index">{"".join(groups)}</div>'
@@ -138,12 +153,13 @@ def waits(entry: Entry) -> bool:
 
 
 def row(entry: Entry) -> str:
+    """The row of a claim. Of the book's own, it shows the verdict in place of the section."""
     shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
-    name = typeset(html.escape(entry.verdict.place))
+    name = shown["verdict"] if entry.own else html.escape(entry.verdict.place)
     evidence = "" if waits(entry) else shown["evidence"]
     return (
-        f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
-        f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{name}</a></td>'
+        f'<tr data-section="{entry.section}" data-verdict="{html.escape(entry.group)}">'
+        f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{typeset(name)}</a></td>'
         f"<td><strong>{set_words(shown['statement'])}</strong>{set_words(evidence)}</td></tr>"
     )
 
@@ -168,12 +184,13 @@ def sign(verdict: str) -> str:
 
 
 def scoreboard(entries: list[Entry]) -> str:
-    """How many claims there are, and the verdicts on them as bars."""
-    counts = Counter(entry.verdict.verdict for entry in entries)
-    hold, undecided, differ = (sum(counts[verdict] for verdict in of) for of in BARS.values())
+    """How many claims the paper makes, and the verdicts on them as bars."""
+    paper = [entry for entry in entries if not entry.own]
+    small = sum(entry.verdict.verdict == "measured at small scale" for entry in paper)
+    hold, undecided, differ = totals(paper).values()
     told = (
-        f"Of {len(entries)} claims {hold} hold, {counts['measured at small scale']} of them at "
-        f"small scale; {undecided} are undecided and {differ} differ"
+        f"Of the paper’s {len(paper)} claims, {hold} hold ({small} at small scale), "
+        f"{undecided} are undecided and {differ} differ"
     )
     title = f'<p class="chart-title"><strong>{told}</strong></p>'
     return f'<div class="scoreboard">{title}{bars(entries)}</div>'
@@ -196,12 +213,21 @@ BARS = {  # groups of verdicts in the order of their bars, and the name of each
 SHADES = {"hold": MARKS["measured here"], "undecided": MARKS["open"], "differ": MARKS["differs"]}
 
 
+def totals(entries: list[Entry]) -> dict[str, int]:
+    """The number of claims in each group of verdicts."""
+    counts = Counter(entry.verdict.verdict for entry in entries)
+    return {group: sum(counts[verdict] for verdict in of) for group, of in BARS.items()}
+
+
 def bars(entries: list[Entry]) -> str:
     """A bar for each group of verdicts, and below it one for each of its verdicts, linked to its
-    claims; each begins where the one before ended. A group of one verdict has one bar.
+    claims; each begins where the one before ended. A group of one verdict has one bar. The book's
+    own claims are counted last.
     """
-    counts = Counter(entry.verdict.verdict for entry in entries)
-    most = max(sum(counts[verdict] for verdict in of) for of in BARS.values())
+    paper = [entry for entry in entries if not entry.own]
+    own = [entry for entry in entries if entry.own]
+    counts = Counter(entry.verdict.verdict for entry in paper)
+    most = max(1, *totals(paper).values())
     rows = []
     for group, of in BARS.items():
         given = [verdict for verdict in of if counts[verdict]]
@@ -220,6 +246,10 @@ def bars(entries: list[Entry]) -> str:
                 else f"<b>{mark} {group}</b><b {style}><a {link}>{count}</a></b>"
             )
             before += count
+    for group, count in totals(own).items():
+        style = f'style="--color: {SHADES[group][1]}; width: {count / most:.1%}"'
+        link = f'<a href="claims.html{listed(OWN)}">{count} {group}</a>'
+        rows += [f"<b>{typeset(OWN)}</b><b {style}>{link}</b>"] * bool(count)
     return f'<div class="parts">{"".join(rows)}</div>'
 
 
@@ -230,7 +260,8 @@ def listed(verdict: str) -> str:
 
 def story(entries: list[Entry]) -> str:
     """How many claims are tested, and which of them differ and how, each linked to its cell."""
-    differ = [entry for entry in entries if entry.verdict.verdict == "differs"]
+    paper = [entry for entry in entries if not entry.own]
+    differ = [entry for entry in paper if entry.verdict.verdict == "differs"]
 
     def row(entry: Entry) -> str:
         told = entry.verdict
@@ -240,8 +271,8 @@ def story(entries: list[Entry]) -> str:
 
     return (
         '<div class="scoreboard"><details><summary>'
-        f"A computation or the paper itself <strong>contradicts {len(differ)} of {len(entries)} "
-        f"claims</strong>. Which?</summary><ul>{''.join(map(row, differ))}</ul>"
+        f"A computation or the paper itself <strong>contradicts {len(differ)} of the paper’s "
+        f"{len(paper)} claims</strong>. Which?</summary><ul>{''.join(map(row, differ))}</ul>"
         '<p><a href="claims.html">Every claim, and its verdict</a></p></details>'
         f"{bars(entries)}</div>"
     )

@@ -525,7 +525,7 @@ def test_the_index_of_claims_is_filtered_by_the_address_and_by_hand(visit) -> No
     chosen = {"section": "3.2", "verdict": "holds by construction"}
     few = [row for row in everything if chosen.items() <= row.items()]
     assert few and shown() == few
-    expect(index.locator("output")).to_have_text(f"{len(few)} of {len(everything)} claims")
+    expect(index.locator("output")).to_have_text(f"{len(few)} of {len(everything)} listed")
 
 
 def test_the_book_can_be_read_with_keys_alone(visit) -> None:

@@ -68,6 +68,6 @@ def draw_ratios(
             "Gray: the interval contains 1.",
         ),
         width="container",
-        height=alt.Step(20),
+        height=alt.Step(25),
         description="Time divided by our time. " + "; ".join(told),
     )

@@ -368,7 +368,7 @@
         group.hidden = !group.querySelector("tbody tr:not([hidden])");
         if (asks && !group.hidden) group.open = true;
       }
-      count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims`;
+      count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} listed`;
     }
     const labels = selects.map((select) => make("label", {}, `${select.name} `, select));
     index.prepend(controls(...labels, count));

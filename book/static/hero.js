@@ -135,11 +135,11 @@ window.hero = (() => {
       const copy = button({ textContent: "Copy link", onclick: () => this.copy() });
       this.figure = box.querySelector("a");
       const others = make("div", { className: "examples" }, "or ", ...this.buttons);
-      const told = make("div", { className: "below" }, play, this.said);
-      const foot = make("div", { className: "below" }, this.heads, controls(this.figure, copy));
+      const acts = controls(play, this.figure, copy);
+      const foot = make("div", { className: "below" }, this.heads, acts);
       const ariaLabel = "A translation, and what each of its words attends to";
       Object.assign(box, { role: "group", ariaLabel });
-      box.replaceChildren(this.field.element, others, this.picture, told, foot);
+      box.replaceChildren(this.field.element, others, this.picture, this.said, foot);
       for (const each of [...this.sides, this.heads]) rove(each);
       const letGo = () => this.light({ chosen: null });
       box.addEventListener("keydown", ({ key }) => key === "Escape" && letGo());
@@ -234,7 +234,7 @@ window.hero = (() => {
       const all = this.table.flatMap((row, q) => row.map((_, k) => [q, k]));
       const [best] = all.reduce((one, other) => (weight(other) > weight(one) ? other : one));
       this.light({ chosen: [1, best] });
-      this.said.textContent += ` Choose another word, or type a caption of a photo (which loads the model, ${this.box.dataset.megabytes} MB; nothing is sent).`;
+      this.said.textContent += ` Choose another word, or type a caption (this loads ${this.box.dataset.megabytes} MB; nothing is sent).`;
     }
 
     look(head) {
