@@ -47,11 +47,6 @@ class Entry(NamedTuple):
         """Whether it is the book's claim about later models, and none of the paper's."""
         return self.section == "Since 2017"
 
-    @property
-    def group(self) -> str:
-        """The list that shows it."""
-        return OWN if self.own else self.verdict.verdict
-
 
 def claims_of(notebook: NotebookNode) -> list[Verdict]:
     """The claims in the cells of an executed notebook, in order.
@@ -104,7 +99,6 @@ def check_places(entries: list[Entry], marks: set[str]) -> None:
 
 OPENED = "differs", "not reproduced here"  # what most readers look for
 ORDER = *OPENED, *(verdict for verdict in MARKS if verdict not in OPENED)
-OWN = "this book's own"  # claims, which have a list of their own
 MEANS = {
     "differs": "A computation or another part of the paper contradicts the claim as it is "
     "worded. The conclusion drawn from it may still be right.",
@@ -119,7 +113,6 @@ MEANS = {
     "needs the paper's hardware": "Only a run with the paper's data, mostly of its "
     "size, can decide.",
     "open": "Our measurement does not decide.",
-    OWN: "Claims about models since 2017, each with its verdict. They are not among the paper's.",
 }
 WAITING = (
     "<p>Claims without evidence have not been tested yet: "
@@ -128,20 +121,17 @@ WAITING = (
 
 
 def index(entries: list[Entry]) -> str:
-    """The claims as HTML tables, one for each verdict on the paper's and one for the book's own,
-    whose rows `static/book.js` filters.
-    """
+    """The paper's claims as HTML tables, one for each verdict; `static/book.js` filters rows."""
     groups = []
-    for name in [*ORDER, OWN]:
-        of = [entry for entry in entries if entry.group == name]
+    for name in ORDER:
+        of = [each for each in entries if each.verdict.verdict == name and not each.own]
         rows, note = [*map(row, of)], WAITING * any(map(waits, of))
         opened, body = " open" * (name in OPENED), "\n".join(rows)
-        mark, color = (sign(name), MARKS[name][1]) if name in MARKS else ("", "var(--line)")
         means = f"<small>{typeset(MEANS[name])}</small>"
-        told = f"{mark} {typeset(name)}: {len(rows)} {means}"
-        head = f"<th>{'verdict' if name == OWN else 'section'}</th><th>claim, and its evidence</th>"
+        told = f"{sign(name)} {typeset(name)}: {len(rows)} {means}"
+        head = "<th>section</th><th>claim, and its evidence</th>"
         groups += [
-            f'<details{opened} style="--color: {color}"><summary>{told}</summary>'
+            f'<details{opened} style="--color: {MARKS[name][1]}"><summary>{told}</summary>'
             f"{note}<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></details>"
         ] * bool(rows)
     return f'<div class="claims-index">{"".join(groups)}</div>'
@@ -153,12 +143,12 @@ def waits(entry: Entry) -> bool:
 
 
 def row(entry: Entry) -> str:
-    """The row of a claim. Of the book's own, it shows the verdict in place of the section."""
+    """The row of a claim."""
     shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
-    name = shown["verdict"] if entry.own else html.escape(entry.verdict.place)
+    name = html.escape(entry.verdict.place)
     evidence = "" if waits(entry) else shown["evidence"]
     return (
-        f'<tr data-section="{entry.section}" data-verdict="{html.escape(entry.group)}">'
+        f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
         f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{typeset(name)}</a></td>'
         f"<td><strong>{set_words(shown['statement'])}</strong>{set_words(evidence)}</td></tr>"
     )
@@ -221,24 +211,23 @@ def totals(entries: list[Entry]) -> dict[str, int]:
 
 def bars(entries: list[Entry]) -> str:
     """A bar for each group of verdicts, and below it one for each of its verdicts, linked to its
-    claims; each begins where the one before ended. A group of one verdict has one bar. The book's
-    own claims are counted last.
+    claims; each begins where the one before ended. A group of one verdict has one bar.
     """
     paper = [entry for entry in entries if not entry.own]
-    own = [entry for entry in entries if entry.own]
     counts = Counter(entry.verdict.verdict for entry in paper)
     most = max(1, *totals(paper).values())
     rows = []
     for group, of in BARS.items():
         given = [verdict for verdict in of if counts[verdict]]
         total, before = sum(counts[verdict] for verdict in given), 0
-        bar = f'style="--color: {SHADES[group][1]}; margin-left: {{:.1%}}; width: {{:.1%}}"'.format
+        bar = 'style="--color: {}; margin-left: {:.1%}; width: {:.1%}"'.format
         if len(given) > 1:
-            rows.append(f"<b>{group}</b><b {bar(0, total / most)}>{total}</b>")
+            style = bar(SHADES[group][1], 0, total / most)
+            rows.append(f"<b>{group}</b><b {style}>{total}</b>")
         for verdict in given:
             mark, count = MARKS[verdict][0], counts[verdict]
             link = f'href="claims.html{listed(verdict)}" aria-label="{count}: {typeset(verdict)}"'
-            style = bar(before / most, count / most)
+            style = bar(MARKS[verdict][1], before / most, count / most)
             rows.append(
                 f"<span>{mark} {of[verdict]}</span>"
                 f"<a {style} {link}{' class=open' * (verdict == 'open')}>{count}</a>"
@@ -246,10 +235,6 @@ def bars(entries: list[Entry]) -> str:
                 else f"<b>{mark} {group}</b><b {style}><a {link}>{count}</a></b>"
             )
             before += count
-    for group, count in totals(own).items():
-        style = f'style="--color: {SHADES[group][1]}; width: {count / most:.1%}"'
-        link = f'<a href="claims.html{listed(OWN)}">{count} {group}</a>'
-        rows += [f"<b>{typeset(OWN)}</b><b {style}>{link}</b>"] * bool(count)
     return f'<div class="parts">{"".join(rows)}</div>'
 
 
@@ -259,7 +244,7 @@ def listed(verdict: str) -> str:
 
 
 def story(entries: list[Entry]) -> str:
-    """How many claims are tested, and which of them differ and how, each linked to its cell."""
+    """The bars, and which claims differ and how, each linked to its cell."""
     paper = [entry for entry in entries if not entry.own]
     differ = [entry for entry in paper if entry.verdict.verdict == "differs"]
 
@@ -270,11 +255,10 @@ def story(entries: list[Entry]) -> str:
         return f'<li><a href="{address}">{place}</a> {set_words(said)}<br>{set_words(found)}</li>'
 
     return (
-        '<div class="scoreboard"><details><summary>'
-        f"A computation or the paper itself <strong>contradicts {len(differ)} of the paper’s "
-        f"{len(paper)} claims</strong>. Which?</summary><ul>{''.join(map(row, differ))}</ul>"
-        '<p><a href="claims.html">Every claim, and its verdict</a></p></details>'
-        f"{bars(entries)}</div>"
+        '<div class="scoreboard"><p class="chart-title"><strong>A computation or the paper itself '
+        f"contradicts {len(differ)} of the paper’s {len(paper)} claims</strong></p>{bars(entries)}"
+        f"<details><summary>Which {len(differ)} differ</summary>"
+        f"<ul>{''.join(map(row, differ))}</ul></details></div>"
     )
 
 

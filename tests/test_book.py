@@ -417,7 +417,9 @@ def test_the_first_picture_shows_what_python_computes(visit, translator) -> None
         box = tab.locator(seen).bounding_box()
         assert box["y"] + box["height"] < 800
     words = tab.locator(".hero .words[lang=de] button")
-    expect(tab.locator(".hero .said")).to_have_text(re.compile("^“Buch” attends to “book”"))
+    expect(tab.locator(".hero .said")).to_have_text(
+        re.compile("^To write “Buch”, the model attends to “book”")
+    )
     tab.get_by_role("button", name="Play", exact=True).click()
     expect(tab.locator(".hero .unwritten").first).to_be_attached()
     expect(tab.locator(".hero .unwritten")).to_have_count(0, timeout=20_000)
@@ -439,7 +441,9 @@ def test_the_first_picture_shows_what_python_computes(visit, translator) -> None
     first = tab.locator(".hero .examples button").first.inner_text()
     compare(first, 3, None)
     words.filter(has_text="liest").hover()
-    expect(tab.locator(".hero .said")).to_have_text(re.compile("^“liest” attends to “reading”"))
+    expect(tab.locator(".hero .said")).to_have_text(
+        re.compile("^To write “liest”, the model attends to “reading”")
+    )
     words.filter(has_text="Frau").focus()
     tab.keyboard.press("ArrowRight")  # turns no page
     expect(words.filter(has_text="liest")).to_be_focused()

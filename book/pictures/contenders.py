@@ -16,11 +16,16 @@ CLEARLY = {"faster": charts.PALETTE[0], "no": charts.PALETTE[-1], "slower": char
 
 
 def draw_ratios(
-    table: pd.DataFrame, title: str, ticks: list[float], bold: list[str]
+    table: pd.DataFrame,
+    title: str,
+    ticks: list[float],
+    bold: list[str],
+    note: dict[str, str] | None = None,
 ) -> alt.LayerChart:
     """Medians of ratios with their intervals; to the right of 1, our model is faster.
 
     bold: the rows that the title names
+    note: what the line of a row shows, if not the interval
     """
     others = table[table["contender"] != "annotated"].assign(
         group=lambda t: t["setting"].map(SETTINGS),
@@ -31,6 +36,7 @@ def draw_ratios(
     )
     others.loc[others["to"] < 1, "clearly"] = "faster"
     others["told"] = others["row"].isin(bold)
+    others["note"] = others["row"].map(note or {}).fillna("")
     groups = {
         g: list(of.sort_values("ratio")["name"]) for g, of in others.groupby("group", sort=False)
     }
@@ -56,6 +62,7 @@ def draw_ratios(
         equal.mark_rule(strokeDash=[4, 4]),
         *sides,
         equal.mark_text(**right).encode(**head),
+        rows.mark_text(align="right", dx=-8, fontSize=13).encode(across("from"), text="note"),
         marks.mark_rule(strokeWidth=2).encode(across("from"), x2="to:Q"),
         marks.mark_point(filled=True, size=80, opacity=1).encode(
             across("ratio").title(None).axis(orient="top", values=ticks, format="~g", grid=False)

@@ -352,8 +352,10 @@
     const selects = ["section", "verdict"].map((name) => {
       const options = [...new Set(rows.map((row) => row.dataset[name]))];
       if (name === "section") options.sort();
-      const offered = options.map((value) => new Option(value.replace("'", "’"), value));
-      const select = make("select", { name, onchange: show }, new Option("all", ""), ...offered);
+      const word = (value) => value.replace("'", "’").replace(/^\d/, "§$&");
+      const offered = options.map((value) => new Option(word(value), value));
+      const all = new Option(`All ${name}s`, "");
+      const select = make("select", { name, ariaLabel: name, onchange: show }, all, ...offered);
       if (options.includes(asked.get(name))) select.value = asked.get(name);
       return select;
     });
@@ -370,8 +372,7 @@
       }
       count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} listed`;
     }
-    const labels = selects.map((select) => make("label", {}, `${select.name} `, select));
-    index.prepend(controls(...labels, count));
+    index.prepend(controls(...selects, count));
     show();
   }
 

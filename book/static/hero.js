@@ -59,10 +59,12 @@ window.hero = (() => {
     const best = order.slice(0, 3).filter((j) => row[j] >= 0.05);
     const list = new Intl.ListFormat("en");
     const names = list.format(best.map((j) => `${called(others[j])} (${percent(row[j])})`));
-    const verb = side ? "attends to" : "is attended to by";
+    const word = called(own[i]);
     const told = best.length
-      ? `${called(own[i])} ${verb} ${names}.`
-      : `no German word gives ${called(own[i])} 5% of its attention.`;
+      ? side
+        ? `to write ${word}, the model attends to ${names}.`
+        : `${word} is attended to for ${names}.`
+      : `${word} gets 5% of the attention for no German word.`;
     const text = head ? `${headName(head).replace("L", "in l")}, ${told}` : told;
     return text[0].toUpperCase() + text.slice(1);
   }
@@ -137,7 +139,7 @@ window.hero = (() => {
       const others = make("div", { className: "examples" }, "or ", ...this.buttons);
       const acts = controls(play, this.figure, copy);
       const foot = make("div", { className: "below" }, this.heads, acts);
-      const ariaLabel = "A translation, and what each of its words attends to";
+      const ariaLabel = "A translation, and what the model attends to for each word";
       Object.assign(box, { role: "group", ariaLabel });
       box.replaceChildren(this.field.element, others, this.picture, this.said, foot);
       for (const each of [...this.sides, this.heads]) rove(each);
