@@ -91,7 +91,12 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
     """
     by_row = alt.Chart(rows).encode(
         alt.Y("row", title=None, sort=None).axis(
-            ticks=False, domain=False, grid=True, labelAlign="left", labelOffset=-8, labelPadding=ROOM
+            ticks=False,
+            domain=False,
+            grid=True,
+            labelAlign="left",
+            labelOffset=-8,
+            labelPadding=ROOM,
         )
     )
     across = alt.X("mean", title="← better: loss (nats)").scale(
