@@ -25,7 +25,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
             "Below a length of 512, bare self-attention computes less than recurrence",
         ],
         "waiting": [
-            "operations that wait for one another, up to a constant",
+            "operations in a row, up to a constant (log scale)",
             "Only recurrence has to wait at every position",
         ],
     }

@@ -50,8 +50,8 @@ def draw_equals(runs: pd.DataFrame, base: str, name: str) -> tuple[alt.LayerChar
         [
             {"model": who, "tokens": at, "loss": goal, "text": text, "from": early}
             for who, at, text in (
-                (name, early, f"{early / last:.0%}: {early:.2f} million"),
-                (base, last, f"{last:.2f} million"),
+                (name, early, f"{early / last:.0%}"),
+                (base, last, "100%"),
             )
         ]
     )
