@@ -12,7 +12,7 @@ LAYERS = {
     "convolutional": PALETTE[2],
     "dilated": PALETTE[3],
     "LSTM": PALETTE[6],
-    "restricted": PALETTE[5],
+    "restricted": PALETTE[0],  # dotted
     "separable": PALETTE[4],
 }
 

@@ -17,15 +17,15 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     kinds["restricted self-attention"] = [3, 6]
     columns = {  # what a curve is, and what it shows
         "distance": [
-            "layers or steps from end to end (log scale)",
+            "layers or steps from end to end, up to a constant (log scale)",
             "Self-attention joins both ends in one layer, at any length",
         ],
         "work": [
-            "operations of one layer (log scale)",
+            "operations of one layer, up to a constant (log scale)",
             "Below a length of 512, bare self-attention computes less than recurrence",
         ],
         "waiting": [
-            "operations that wait for one another (log scale)",
+            "operations in a row, up to a constant (log scale)",
             "Only recurrence has to wait at every position",
         ],
     }
@@ -55,9 +55,11 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     together = "column == 'waiting' && datum.layer != 'recurrent'"  # on one line
     last = last.transform_filter(f"!({together}) || datum.layer == 'self-attention'")
     dilated = "column == 'distance' && datum.layer == 'convolutional'"
+    # A neighborhood reaches less far than the formula says.
+    far = "column == 'distance' && datum.layer == 'restricted self-attention'"
     last = last.transform_calculate(
-        said="column != 'work' ? ': ' + format(datum.value, ',.0f') : width < 500 ? '' : "
-        "': ' + replace(format(datum.value, '.2s'), 'G', 'B')",
+        said=f"{far} ? '' : column != 'work' ? ': ' + format(datum.value, ',.0f') : "
+        "width < 500 ? '' : ': ' + replace(format(datum.value, '.2s'), 'G', 'B')",
         name=f"{together} ? 'all others' : {dilated} ? (width < 500 ? 'dilated conv.' : "
         "'dilated convolution') : split(datum.layer, ' ')[0]",
     )
@@ -86,7 +88,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         equal.mark_text(y=alt.ExprRef("height - 10"), dx=5, align="left", fontSize=13).encode(
             x="n:Q", text="what"
         ),
-        alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=0, y=-22, fontSize=13, text=unit),
+        alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=-28, y=-22, fontSize=13, text=unit),
         title=alt.TitleParams(
             alt.expr(f"{columns}[column][1]"),
             offset=12,

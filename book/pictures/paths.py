@@ -73,7 +73,7 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
     title = now(names, **heads)
     words = now(names, **foot)
     large = alt.condition("datum.kind == 'self-attention'", alt.value(22), alt.value(17))
-    small = alt.ExprRef("room > 190 ? 12 : 0")
+    small = alt.ExprRef("room > 230 ? 13 : room > 190 ? 12 : 0")
     return alt.layer(
         dots.encode(x, y),
         *(
@@ -94,7 +94,8 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         ),
         title=alt.Title(
             "Self-attention links any two words in one layer",
-            subtitle="Lowest row: the words; each row above it is a layer",
+            subtitle="Lowest row: the words; each row above it is a layer; "
+            "a recurrent layer's first step reads the first word",
         ),
         description="Rows of dots, one above another for each layer, in four panels; in each, "
         "the path of a signal from the first word to the last is lit and counted. The recurrent "

@@ -48,8 +48,11 @@ def draw_equals(runs: pd.DataFrame, base: str, name: str) -> tuple[alt.LayerChar
     tooltip = ["model", "seed", *(alt.Tooltip(what, format=".2f") for what in ("tokens", "loss"))]
     reached = pd.DataFrame(
         [
-            {"model": who, "tokens": at, "loss": goal, "text": f"{at:.2f} million", "from": early}
-            for who, at in ((name, early), (base, last))
+            {"model": who, "tokens": at, "loss": goal, "text": text, "from": early}
+            for who, at, text in (
+                (name, early, f"{early / last:.0%}"),
+                (base, last, "100%"),
+            )
         ]
     )
     ends = mean.reset_index().query("tokens == @last")
@@ -88,10 +91,17 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
     """
     by_row = alt.Chart(rows).encode(
         alt.Y("row", title=None, sort=None).axis(
-            ticks=False, domain=False, labelAlign="left", labelOffset=-8, labelPadding=ROOM
+            ticks=False,
+            domain=False,
+            grid=True,
+            labelAlign="left",
+            labelOffset=-8,
+            labelPadding=ROOM,
         )
     )
-    across = alt.X("mean", title="← better: loss (nats)").scale(domain=[-0.13, 0.08], nice=False)
+    across = alt.X("mean", title="← better: loss (nats)").scale(
+        domain=[-0.12, 0.02], range=[0, alt.ExprRef("width - 60")], nice=False
+    )
     marks = by_row.encode(
         alt.Color("verdict", legend=None).scale(domain=[*VERDICTS], range=[*VERDICTS.values()]),
         tooltip=["row", alt.Tooltip("mean", format="+.3f"), "verdict"],
@@ -105,7 +115,6 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
                 orient="top",
                 titleAnchor="start",
                 domain=False,
-                grid=False,
                 values=[-0.1, -0.05, 0],
                 format="~f",
             )
@@ -169,7 +178,7 @@ def _lengths(title: str, runs: pd.DataFrame, trained: int) -> tuple[alt.LayerCha
         )
     )  # fmt: skip
     edge = alt.Chart(pd.DataFrame({"length": [trained]})).mark_rule(strokeDash=[4, 4])
-    told = ", ".join(f"{kind}, {n} tokens: {loss:.2f}" for (kind, n), loss in mean.items())
+    told = ", ".join(f"{kind}, {n} tokens: {loss:.3f}" for (kind, n), loss in mean.items())
     chart = alt.layer(
         edge.encode(x="length"),
         lines.mark_line(point=True).encode(detail="seed"),

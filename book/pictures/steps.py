@@ -23,10 +23,10 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         for t in positions
     ).set_axis(["layer", "start", "word", "y", "y2", "step"], axis=1)
     # From each input to its state, from state to state, and from all words to all outputs.
-    arrows = [("recurrent", t, t, 9.3, 11.5, True) for t in positions]
-    arrows += [("recurrent", t, t + 1, 11.5, 11.5, True) for t in positions]
-    arrows += [("self-attention", s, t, 1.8, 6, False) for s in positions for t in positions]
-    arrows = pd.DataFrame(arrows, columns=["layer", "start", "end", "y", "y2", "chain"])
+    links = [("recurrent", t, t, 9.3, 11.5, True) for t in positions]
+    links += [("recurrent", t, t + 1, 11.5, 11.5, True) for t in positions]
+    links += [("self-attention", s, t, 1.8, 6, False) for s in positions for t in positions]
+    links = pd.DataFrame(links, columns=["layer", "start", "end", "y", "y2", "chain"])
     name = "datum.layer == 'recurrent' ? 'Recurrent' : 'Self-attention'"
     last = "'last output: step ' + (datum.layer == 'recurrent' ? n : 1)"
 
@@ -43,13 +43,11 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
     shades = [charts.LAYERS[name] for name in bands]
     color = alt.Color("layer:N").legend(None).scale(domain=list(bands), range=shades)
     on_node = alt.condition("datum.layer == 'recurrent'", alt.value("#18181b"), alt.value("white"))
-    lines = alt.Chart(arrows).transform_filter("datum.start <= n && datum.end <= n")
+    lines = alt.Chart(links).transform_filter("datum.start <= n && datum.end <= n")
     lines = lines.encode(x, y, x2="end", y2="y2")
     longest = lines.transform_filter(
         "datum.chain || datum.layer == 'self-attention' && datum.end == n"
     )
-    tips = longest.transform_filter("datum.start < datum.end && datum.layer == 'recurrent'")
-    tips = tips.transform_calculate(start="datum.end")
     nodes = alt.Chart(outputs).transform_filter("datum.start <= n")
     area = "min(600, pow(0.8 * width / n, 2))"  # circles do not touch on a phone
     small = alt.ExprRef("width / n > 70 ? 13 : 12")
@@ -58,14 +56,8 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         name=name, last=last, top="datum.y2 + 1"
     )
     return alt.layer(
-        lines.mark_rule(color="#9AA0A6", opacity=0.7),
+        lines.mark_rule(color="#9AA0A6", opacity=0.4),
         longest.mark_rule(strokeWidth=2).encode(color),
-        tips.mark_point(
-            shape="triangle-right",
-            size=90,
-            opacity=1,
-            xOffset=alt.ExprRef(f"-4 - sqrt({area} / PI)"),
-        ).encode(x, y2, color),
         nodes.mark_circle(size=alt.ExprRef(area), opacity=1).encode(
             x, y2, color, tooltip=["layer", "word", "step"]
         ),
@@ -89,8 +81,8 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
             subtitle="Circles: outputs, each with the step that computes it",
         ),
         description="The same sentence read by two layers; each output has the number of the "
-        "step in which it can be ready. In the recurrent layer arrows lead from state to state and "
-        "the numbers count up to the length. In self-attention arrows lead from every word to "
+        "step in which it can be ready. In the recurrent layer lines lead from state to state and "
+        "the numbers count up to the length. In self-attention lines lead from every word to "
         "every output, and every output has the number 1.",
         width="container",
         height=350,
