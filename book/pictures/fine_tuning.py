@@ -49,7 +49,7 @@ def draw_gains(
         alt.Chart(
             pd.DataFrame([{
                 "arm": arm, "general": right, "captions": means.loc[of, "captions"].max(),
-                "told": f"{NAMES[arm]}: loses\n{lost['min'][arm]:.0f} to "
+                "told": f"{NAMES[arm]}:\nloses {lost['min'][arm]:.0f} to "
                 f"{lost['max'][arm]:.0f} of {start['general']:.0f}",
             }])
         )
