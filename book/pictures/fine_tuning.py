@@ -35,7 +35,9 @@ def draw_gains(
     )
     # From the general model, which has read no captions, to more and more of them.
     first = pd.DataFrame([start | {"arm": arm, "pairs": 0} for arm in NAMES])
+    measured = means["pairs"].min()
     way = alt.Chart(pd.concat([first, means])).encode(across, up, color, order="pairs:Q")
+    leap, path = alt.datum.pairs <= measured, alt.datum.pairs >= measured
     # The numbers are at the left of the points, those of the rightmost two at their right.
     side = "datum.general > 25 ? {} : {}"
     beside = {"dx": side.format(14, -8), "align": side.format("'left'", "'right'")}
@@ -47,7 +49,8 @@ def draw_gains(
         alt.Chart(
             pd.DataFrame([{
                 "arm": arm, "general": right, "captions": means.loc[of, "captions"].max(),
-                "told": f"{NAMES[arm]}:\nloses {lost['min'][arm]:.0f} to {lost['max'][arm]:.0f}",
+                "told": f"{NAMES[arm]}:\nloses {lost['min'][arm]:.0f} to "
+                f"{lost['max'][arm]:.0f} of {start['general']:.0f}",
             }])
         )
         .mark_text(align=align, dy=dy, fontSize=13, fontWeight=700, lineBreak="\n")
@@ -62,7 +65,8 @@ def draw_gains(
         for row in means.itertuples()
     )
     return alt.layer(
-        way.mark_line(strokeWidth=3, opacity=0.6),
+        way.transform_filter(leap).mark_line(strokeWidth=1, strokeDash=[4, 3]),
+        way.transform_filter(path).mark_line(strokeWidth=2),
         *names,
         base.mark_rule().encode(alt.X("general low:Q"), alt.X2("general high:Q")),
         base.mark_rule().encode(alt.Y("captions low:Q"), alt.Y2("captions high:Q")),

@@ -571,7 +571,7 @@
     const { show, model: name, megabytes, word, result: known, wrong } = box.dataset;
     const data = box.querySelector("script") && dataOf(box);
     const about = `The first click loads the model (${megabytes} MB). It runs on this page; nothing is sent.`;
-    const { form, input, note, to } = asking(box, VERBS[show] ?? "Translate", about, run);
+    const { input, note, to } = asking(box, VERBS[show] ?? "Translate", about, run);
     const result = make("p", { className: "translation", lang: to, textContent: known });
     if (wrong) {
       const [before, after] = known.split(wrong);
@@ -580,7 +580,7 @@
     const status = make("p", { className: "visually-hidden", role: "status" }); // speaks at the end only
     let [model, parts, opening, latest] = [null, null, null, 0];
 
-    form.after(result);
+    note.before(result);
     box.append(status);
     input.oninput = () => model && run();
 

@@ -134,8 +134,7 @@ window.playground = (() => {
     const title = make("p", { className: "note" });
     const heads = make("div", { className: "heads" });
     const answer = make("p", { className: "translation" });
-    const axes = make("p", { className: "note", textContent: "↓ queries, → keys" });
-    const parts = [head, title, answer, heads, axes];
+    const parts = [head, title, answer, heads];
     const element = make("section", { ariaLabel: `Model ${name}` }, ...parts);
     const run = { name, element, head, named, losses: [], updates: 0, solved: 0 };
     let [worker, streak, canvases] = [null, 0, []];
@@ -155,6 +154,7 @@ window.playground = (() => {
       const layers = canvases.map((row, i) =>
         make("div", {}, make("span", {}, `Layer ${i + 1}, ${told(row.length)}`), ...row),
       );
+      layers[0].append(make("span", { textContent: "↓ queries, → keys" }));
       heads.replaceChildren(...layers);
     }
 
@@ -191,7 +191,7 @@ window.playground = (() => {
       if (!run.text) return;
       const { color } = getComputedStyle(heads); // first, because later it would wait for a layout
       const { updates, losses, right, seen, text } = run;
-      const sofar = `loss ${losses.at(-1)?.toFixed(3)}, ${right} of ${run.settings.batch} right`;
+      const sofar = `loss ${losses.at(-1)?.toFixed(3)}, ${right}\u00a0of\u00a0${run.settings.batch}\u00a0right`;
       title.textContent = updates ? `update ${updates}, ${sofar}` : "untrained";
       const marks = Array.from(run.answer, (symbol, i) =>
         make(symbol === wanted?.[i] ? "span" : "del", { textContent: symbol }),
@@ -210,7 +210,7 @@ window.playground = (() => {
   // Losses of both models against updates: each has its name where it ends, and is marked where the
   // task is solved.
   function makeCurves() {
-    const [width, height, left, right] = [innerWidth < 577 ? 324 : 710, 150, 18, 60];
+    const [width, height, left, right] = [innerWidth < 577 ? 324 : 710, 170, 18, 60];
     const [top, bottom, most] = [26, 20, 2.6];
     const grid = shape("g");
     const lines = [0, 1].map(() => shape("g", { class: "curve" }));
@@ -277,21 +277,28 @@ window.playground = (() => {
       .map((key) => [SWITCHES[key], ...both.map(({ settings }) => nameOf(key, settings[key]))]);
   }
 
+  // Which models have solved the task, and which of them sooner.
+  function resultOf([a, b]) {
+    const [first, second] = (b.solved || Infinity) < (a.solved || Infinity) ? [b, a] : [a, b];
+    const lead = second.solved - first.solved;
+    return !first.solved
+      ? "Neither model has solved the task"
+      : !second.solved
+        ? `Only ${first.name} has solved the task`
+        : `Both have solved the task, ${lead ? `${first.name} ${lead} updates sooner` : "at the same update"}`;
+  }
+
   // Which sentences of the paper the comparison is about, and what it says of them.
   function verdictOf([a, b]) {
     const parts = apart([a, b]).map(
       ([{ name, says }, one, other]) =>
         `${name}: ${one} in A, ${other} in B. The paper’s point: ${says}`,
     );
-    const [first, second] = (b.solved || Infinity) < (a.solved || Infinity) ? [b, a] : [a, b];
-    const lead = second.solved - first.solved;
-    const result = !first.solved
-      ? "Neither model solved the task."
-      : !second.solved
-        ? `Only ${first.name} solved the task.`
-        : `Both solved the task, ${lead ? `${first.name} ${lead} updates sooner` : "at the same update"}.`;
     const caution = "One seed can be lucky: try others.";
-    return [...parts, parts.length ? `${result} ${caution}` : "A and B are the same model."];
+    return [
+      ...parts,
+      parts.length ? `${resultOf([a, b])}. ${caution}` : "A and B are the same model.",
+    ];
   }
 
   function fill(box) {
@@ -354,6 +361,7 @@ window.playground = (() => {
     const note = make("span");
     const seen = make("div", { role: "status", className: "seen" });
     const curves = makeCurves();
+    const title = make("strong");
     let [due, isRecorded] = [false, false];
     const changed = () => {
       if (!due) requestAnimationFrame(draw);
@@ -389,6 +397,7 @@ window.playground = (() => {
       due = false;
       for (const run of runs) run.draw(run.text && TASKS[task()](run.text));
       curves.draw(runs);
+      title.textContent = resultOf(runs);
       play.textContent = isRunning() ? "Pause" : "Play";
       const over = !isRunning() && runs.every(({ exams }) => exams);
       const said = over ? [...runs.map(seenOf), ...verdictOf(runs)] : [];
@@ -498,6 +507,7 @@ window.playground = (() => {
     const recorded = dataOf(box);
     box.append(
       controls(play, step, again, typed, note),
+      make("p", { className: "chart-title" }, title),
       curves.element,
       make("div", { className: "runs-side" }, ...runs.map(({ element }) => element)),
       seen,

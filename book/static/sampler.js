@@ -13,7 +13,7 @@ window.sampler = (() => {
       key: "temperature",
       values: TENTHS,
       tell: (value) => value.toFixed(1),
-      does: "divides the scores before the softmax: below 1, probable tokens gain",
+      does: "divides the scores before the softmax",
     },
     {
       name: "Top-k",
@@ -72,8 +72,6 @@ window.sampler = (() => {
       return spans;
     });
     rove(element);
-    const key = "Bar: how often drawn; line: the model’s probability";
-    element.prepend(make("p", { className: "note", textContent: key }));
     // Of each: name, probability, share of the draws (0: cut), id.
     function show(shown) {
       rows = shown;
@@ -84,7 +82,7 @@ window.sampler = (() => {
         name.textContent = text;
         number.textContent = share ? percent(share) : "cut";
         bar.style = `--probability: ${probability}; --share: ${share}`;
-        const row = element.children[i + 1];
+        const row = element.children[i];
         row.classList.toggle("cut", !share);
         row.title = `${text}: ${percent(probability)} for the model`;
       }
@@ -123,6 +121,8 @@ window.sampler = (() => {
     text.append(typed, written);
     const note = make("p", { className: "note" });
     note.textContent = `Recorded. The first touch loads the model (${box.dataset.megabytes} MB), which then runs on this page.`;
+    const title = make("strong", {}, "A temperature below 1 favors the likeliest tokens");
+    const key = make("span", {}, "Bar: how often drawn; line: the model’s probability");
     const list = make("ul", { ariaLabel: "The last texts" });
     const shares = bars((id) => turn(() => follow(id)));
     const form = sentenceForm("Beginning", input, "Write on", () => turn(write));
@@ -135,6 +135,7 @@ window.sampler = (() => {
       make("p", { className: "examples" }, ...offered),
       text,
       note,
+      make("p", { className: "chart-title" }, title, key),
       make(
         "div",
         { className: "draws" },
