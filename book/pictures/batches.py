@@ -55,8 +55,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
                 top += 1
             top += 2  # a gap between batches
         wasted.append(f"{1 - lengths.sum() / positions:.0%}")
-        told = f"{order}, {len(batches)} batches"
-        notes.append({"from": middle - 43, "padding": f"{wasted[-1]} padding", "order": told})
+        notes.append({"from": middle, "told": f"{order}: {wasted[-1]}"})
     names = pd.DataFrame(
         [(middle + 2 * sign, side) for middle in MIDDLES for side, sign in SIDES.items()],
         columns=["from", "side"],
@@ -74,7 +73,6 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     colors = alt.Scale(domain=["pieces", "padding"], range=[blue, orange])
     pale = alt.Scale(domain=["pieces", "padding"], range=[0.75, 0.5])
     font = alt.ExprRef("width < 400 ? 13 : 14")
-    noted = alt.Chart(pd.DataFrame(notes))
     below = alt.Chart(names).encode(across, y=alt.value(-12))
     sides = [
         below.transform_filter(alt.datum.side == side).mark_text(
@@ -97,12 +95,9 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
             y2="bottom:Q",
             tooltip=["order:N", "batch:Q", "side:N", "what:N", "count:Q"],
         ),
-        noted.mark_text(align="left", fontSize=20, fontWeight="bold", color=orange).encode(
-            across, y=alt.value(-58), text="padding:N"
-        ),
-        noted.mark_text(align="left", fontSize=font).encode(
-            across, y=alt.value(-35), text="order:N"
-        ),
+        alt.Chart(pd.DataFrame(notes))
+        .mark_text(fontSize=font, fontWeight="bold")
+        .encode(across, y=alt.value(-35), text="told:N"),
         *sides,
         usermeta={"columns": 2},
         title=alt.Title(

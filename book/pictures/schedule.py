@@ -17,7 +17,7 @@ def draw_rate(equation: str) -> alt.LayerChart:
         alt.X("step:Q")
         .title("update")
         .scale(domain=[0, 20_000])
-        .axis(tickCount=5, titleAnchor="end")
+        .axis(tickCount=5, grid=False, titleAnchor="end")
     )
     y = (
         alt.Y("rate:Q")

@@ -11,7 +11,7 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     loss: an expression of Vega with the letters `epsilon`, `size` and `datum.p`
     right: the part of the target that the right token has, as an expression without `datum.p`
     """
-    blue, orange, *_ = charts.PALETTE
+    blue, orange, *_, ink = charts.PALETTE
     ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
     x = alt.X("p:Q").title("probability of the right token").axis(values=ticks, titleAnchor="end")
     x = x.scale(domain=[0, 1.02], nice=False)
@@ -21,7 +21,7 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
         .axis(values=ticks, **charts.UPRIGHT)
         .scale(domain=[-0.04, 1], nice=False)
     )
-    curve = alt.Chart(alt.sequence(-4, 14, 0.05, as_="z")).mark_line(clip=True)
+    curve = alt.Chart(alt.sequence(-4, 14, 0.05, as_="z")).mark_line(clip=True, color=ink)
     least = loss.replace("datum.p", f"min({right}, 0.999999)")
     curve = curve.transform_calculate(p="1 / (1 + exp(-datum.z))")
     curve = curve.transform_calculate(loss=f"{loss} - ({least})")
@@ -32,14 +32,16 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     names = [
         target.transform_calculate(name=f"'{name} ' + format({share}, '.2f')")
         .mark_text(align=align, fontSize=14, color=color)
-        .encode(x=alt.value(place), y=alt.value(-70), text="name:N")
+        .encode(x=alt.datum(place), y=alt.value(-70), text="name:N")
         for name, share, align, color, place in (
             ("the target: right token", "datum.p", "left", blue, 0),
-            ("all others", "1 - datum.p", "right", alt.Undefined, "width"),
+            ("all others", "1 - datum.p", "right", alt.Undefined, 1),
         )
     ]
     sizes = {"10": 10, "1,000": 1000, "37,000": 37_000}
+    beyond = target.transform_calculate(one="1").mark_rect(color=orange, opacity=0.15)
     return alt.layer(
+        beyond.encode(x, x2="one:Q"),
         curve.encode(x, y, order="p:Q"),
         target.mark_bar(height=18).encode(x="from:Q", x2="p:Q", y=alt.value(-52)),
         rest.encode(x, x2="one:Q", y=alt.value(-52)),
@@ -51,7 +53,7 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
         *names,
         title=alt.Title(
             "The loss is least at the target, not at certainty",
-            subtitle="Curve: a model with equal shares for all others",
+            subtitle="Shaded: too sure; the others share the rest evenly",
             offset=10,
         ),
         width="container",
