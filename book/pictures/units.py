@@ -85,7 +85,7 @@ def draw_units(
         ),
         title=alt.TitleParams(
             alt.expr(f"{titles}[unit]"),
-            subtitle=f"A dot: one of {len(names):,} pieces in place of “bicycle” (some 160 drawn)",
+            subtitle=f"A dot: one of {len(names):,} pieces in place of “bicycle” (about 170 drawn)",
         ),
         width="container",
         height=270,
