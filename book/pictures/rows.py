@@ -116,7 +116,7 @@ def draw_rows(
         line(blue, "right", "right + 5", "87", "87", 1),
         line(blue, "right + 5", "right + 5", "87", f"{137 + 27 * len(names)}", 1),
         made(likely, "datum.step == 0", x="right + 10", y=f"{row} + 11").mark_point(
-            shape="triangle-right", size=25, opacity=1, color=blue
+            shape="triangle-right", size=40, opacity=1, color=blue
         ),
         shaded("datum.kind == 'row' && datum.row != read_row", row, gray),
         shaded("datum.kind == 'row' && datum.row == read_row", row, orange),
