@@ -23,8 +23,8 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         }
         for pos, row in enumerate(table.tolist())
     ]
-    pos = charts.slider("pos", 46, 0, 60, 1, "Position")
-    k = charts.slider("k", 90, 0, len(table) - 61, 1, "Offset k")
+    pos = charts.slider("pos", 44, 0, 60, 1, "Position")
+    k = charts.slider("k", 1, 0, len(table) - 61, 1, "Offset k")
     blue, orange, *_, grey = charts.PALETTE
     color = alt.Color("hand:N", legend=None)
     color = color.scale(domain=["position", "k later"], range=[blue, orange])
@@ -88,7 +88,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         place = alt.ExprRef(f"{radius} + {24 + 17 * line}")
         return of.mark_text(dy=place, fontSize=small, **style).encode(text="told:N")
 
-    size = "format(datum.degrees, datum.degrees < 10 && k ? '.1f' : ',.0f') + '°'"
+    size = "format(datum.degrees, datum.degrees < 10 && k ? '.2r' : ',.0f') + '°'"
     added = f"'+' + k + ': ' + {size}"
     wave = "'turn: ' + datum.wave + (datum.row ? '' : ' tokens')"
     left = alt.ExprRef("width < 500 ? -width / 8 : -width * 1.15 / 4.65")
@@ -105,7 +105,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         .mark_text(dx=left, dy=76 + 17 * line, fontSize=13, align="left", color=color)
         .encode(text="told:N")
         for line, (told, color) in enumerate(
-            [("'angle after ' + k + ' tokens'", orange), ("'tokens in a full turn'", grey)]
+            [("'from blue to orange'", orange), ("'tokens in a full turn'", grey)]
         )
     )
     return alt.layer(

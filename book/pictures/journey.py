@@ -18,7 +18,7 @@ HEIGHT, GERMAN = 238, 228
 SAID = {14: "1 pieces", 45: "2 numbers", 89: "3–6 attention", 133: "7 memory",
         180: "8 attention", GERMAN: "9–10 German"}  # of stations and what is there  # fmt: skip
 FOLLOWED = "riding", "fährt"  # in blue, until a reader points at another word
-LEAST, STRONG = 0.1, 0.5  # weights that are drawn if the word is followed, and always
+LEAST = 0.1  # of the weights that are drawn
 
 
 def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
@@ -82,7 +82,6 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
     small = lambda there, here: alt.ExprRef(f"width < 500 ? {there} : {here}")
     return alt.layer(
         alt.Chart(lines)
-        .transform_filter({"or": [{"param": "followed"}, f"datum.weight > {STRONG}"]})
         .mark_rule()
         .encode(
             **place,
@@ -90,6 +89,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
             y2="y2",
             color=alt.when(followed).then(alt.value(blue)).otherwise(alt.value(gray)),
             opacity=alt.Opacity("weight:Q", legend=None).scale(domain=[0, 1], range=[0, 1]),
+            strokeOpacity=alt.when(followed).then(alt.value(1)).otherwise(alt.value(0.6)),
             size=alt.Size("weight:Q", legend=None).scale(domain=[0, 1], range=[0.5, 10]),
         ),
         alt.Chart(cells)
@@ -115,16 +115,13 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         told.mark_text(
             align="left", dx=small(0, 36), dy=small(6, 0), fontSize=small(13, 14)
         ).encode(x=alt.value(0), text="name"),
-        alt.Chart(pd.DataFrame({"x": [5.8], "y": [GERMAN - 48]}))
-        .mark_text(text=["gray:", f"above {STRONG}"], color=gray, fontSize=small(12, 13))
-        .encode(**place),
     ).properties(
         width="container",
         height=HEIGHT,
         title=alt.Title(
             f"To write “{written}”, the translator looks most at “{read}”",
-            subtitle="Lines: attention weights (mean of the heads), first encoder and last "
-            "decoder layer",
+            subtitle=f"Lines: attention weights above {LEAST} (mean of the heads), first encoder "
+            "and last decoder layer",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
         "attention, of the first layer, to the rows after the encoder; lines of attention, of the "

@@ -37,7 +37,8 @@ def draw_rows(
         )
     ).set_axis(["step", "row", "name", "p", "best"], axis=1)
     titles = [
-        f"One matrix reads “{names[step]}” and gives “{names[row]}” {probabilities[step, row]:.0%}"
+        f"The matrix that reads “{names[step]}” also scores “{names[row]}”: "
+        f"{probabilities[step, row]:.0%}"
         for step, row in enumerate(best)
     ]
 
@@ -71,11 +72,10 @@ def draw_rows(
         .mark_rect(fill=color, stroke=gray, strokeOpacity=0.35, strokeWidth=0.5)
         .encode(fillOpacity=alt.FillOpacity("number:Q", scale=None), **ends)
     )
-    ramp = pd.DataFrame({"i": range(5), "number": [0.02, 0.25, 0.5, 0.75, 1]})
     blue, orange, *_, gray = charts.PALETTE
     ink = alt.when("datum.best").then(alt.value(blue))
     now = lambda **places: made(likely, "datum.step == read_row", **places)
-    bar = {"x": "right + 10", "x2": "right + 10 + datum.p * (width - right - 54)"}
+    bar = {"x": "right + 15", "x2": "right + 15 + datum.p * (width - right - 59)"}
     bold = lambda of: {"fontSize": 14, "fontWeight": alt.ExprRef(f"{of} ? 700 : 400")}
     menu = alt.binding_select(options=steps, labels=names[: len(out)], name="Last piece read ")
     read = alt.selection_point(
@@ -92,11 +92,6 @@ def draw_rows(
         .mark_rect(fillOpacity=0.1, fill=gray, stroke=gray, cornerRadius=5)
         .encode(**ends),
         says("encoder and decoder layers", "width / 2", "19"),
-        made(ramp, x="24 + 9 * datum.i", x2="datum.x + 8", y="80", y2="94")
-        .mark_rect(fill=gray, stroke=gray, strokeOpacity=0.35, strokeWidth=0.5)
-        .encode(fillOpacity=alt.FillOpacity("number:Q", scale=None), **ends),
-        says("−", "15", "87"),
-        says("+", "78", "87"),
         line(orange, "left - 14", "left", "here", "here"),
         line(orange, "left - 14", "left - 14", "here", "42"),
         head("triangle-up", orange, "left - 14", "42"),
@@ -120,6 +115,9 @@ def draw_rows(
         ),
         line(blue, "right", "right + 5", "87", "87", 1),
         line(blue, "right + 5", "right + 5", "87", f"{137 + 27 * len(names)}", 1),
+        made(likely, "datum.step == 0", x="right + 10", y=f"{row} + 11").mark_point(
+            shape="triangle-right", size=40, opacity=1, color=blue
+        ),
         shaded("datum.kind == 'row' && datum.row != read_row", row, gray),
         shaded("datum.kind == 'row' && datum.row == read_row", row, orange),
         now(x="left - 26", y=f"{row} + 12")
@@ -150,7 +148,7 @@ def draw_rows(
         .add_params(read),
         title=alt.TitleParams(
             alt.expr(f"{titles}[read_row]"),
-            subtitle=f"A few of {size:,} rows and {matrix.size(1)} columns",
+            subtitle=f"A few of {size:,} rows and {matrix.size(1)} columns; dark: large numbers",
         ),
         description="One matrix, with a row for each piece of a vocabulary. The row of the piece "
         "that is read goes into the encoder and decoder layers. What they return is compared with "

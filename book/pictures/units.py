@@ -22,7 +22,7 @@ def draw_units(
     """
     torch.manual_seed(0)
     some = torch.randperm(len(names))[:150].tolist()  # of those in gray
-    rows, titles, labels = [], {}, []
+    rows, titles, counts, labels = [], {}, {}, []
     for unit in units:
         at = lambda i, unit=unit: (answers[i, unit].item(), likeness[unit, i].item())
         most = answers[:, unit].topk(10).indices.tolist()
@@ -33,6 +33,7 @@ def draw_units(
         added = [names[i] for i in most[:2] if i in both]
         adds = ["neither", f"more of {''.join(added)} alone", "more of both"][len(added)]
         titles[str(unit)] = f"Unit {unit} responds most to {' and '.join(two)}, and adds {adds}"
+        counts[str(unit)] = f"on: {(answers[:, unit] > 0).sum():,}"
         labels.append(f"{unit}: {', '.join(two)}")
 
         dots = {i: at(i) for i in sorted({*some, *near, *most, here})}
@@ -49,7 +50,7 @@ def draw_units(
     fields = ["unit", "piece", "answer", "likeness", "both", "side"]
     x = alt.X("answer:Q").title("how strongly it turns the unit on")
     x = x.scale(domainMin=-7.3, domainMax=alt.ExprRef("width < 400 ? 8.4 : 6.2"), nice=False)
-    y = alt.Y("likeness:Q").title("likeness to what the unit adds (cosine)")
+    y = alt.Y("likeness:Q").title("cosine of its embedding and what the unit adds")
     y = y.scale(domain=[-0.3, 0.6], nice=False)
     seen = alt.Chart(pd.DataFrame(rows, columns=fields)).transform_filter("datum.unit == unit")
     seen = seen.encode(
@@ -57,15 +58,19 @@ def draw_units(
     )
     blue, *_, gray = charts.PALETTE
     both = lambda one, other: alt.condition("datum.both", alt.value(one), alt.value(other))
-    zero = alt.Chart(pd.DataFrame([{"answer": 0}])).encode(x)
+    zero = alt.Chart(pd.DataFrame([{"answer": 0, "likeness": 0}])).encode(x)
     return alt.layer(
-        zero.mark_rect(color=blue, opacity=0.07, clip=True).encode(x2=alt.datum(9)),
-        zero.mark_rule(color=gray),
-        zero.mark_text(align="right", dx=-8, y=8, fontSize=13, text="← off"),
-        zero.mark_text(align="left", dx=8, y=8, fontSize=13, text="on →"),
-        zero.mark_text(align="right", y=8, fontSize=13, color=blue, text="on and added").encode(
-            x=alt.value(alt.ExprRef("width"))
+        zero.mark_rect(color=blue, opacity=0.07, clip=True).encode(
+            y, x2=alt.datum(9), y2=alt.datum(0.6)
         ),
+        zero.mark_rule(color=gray),
+        zero.mark_text(align="right", dx=-8, y=12, fontSize=13, text="← off"),
+        zero.mark_text(
+            align="left", dx=8, y=12, fontSize=13, text=alt.expr(f"{counts}[unit] + ' →'")
+        ),
+        zero.mark_text(
+            align="right", dx=-8, y=12, fontSize=13, color=blue, text="on and added"
+        ).encode(x=alt.value(alt.ExprRef("width"))),
         seen.mark_circle().encode(
             color=both(blue, gray),
             opacity=alt.condition("datum.side", alt.value(1), alt.value(0.35)),
@@ -80,10 +85,10 @@ def draw_units(
         ),
         title=alt.TitleParams(
             alt.expr(f"{titles}[unit]"),
-            subtitle="A dot: a piece of the vocabulary in place of “bicycle”",
+            subtitle=f"A dot: one of {len(names):,} pieces in place of “bicycle” (about 170 drawn)",
         ),
         width="container",
-        height=300,
+        height=270,
         description="Pieces of the vocabulary, for one unit at a time: to the right, those that "
         "turn it on when they replace bicycle, and above, those that are like what it adds. For "
         "the strongest unit, bike and bicycle stand alone at the upper right, far from all others.",
