@@ -20,7 +20,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     query = alt.selection_point(
         name="query",
         fields=["y", "x"],
-        value=[{"x": 2, "y": 0.5}],
+        value=[{"x": 1.5, "y": 0.5}],
         nearest=True,
         toggle=False,
         clear=False,
@@ -47,8 +47,6 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     powers = ", ".join(f"exp({product} / (scaled ? SQRT2 : 1))" for product in products)
     shares = ", ".join(f"powers[{i}] / (powers[0] + powers[1] + powers[2])" for i in range(3))
     terms = [(f"weights[{i}]", value) for i, value in enumerate(values.flatten().tolist())]
-    shown = [f"format({w}, '.2f') + ' × {f'({v:g})' if v < 0 else f'{v:g}'}'" for w, v in terms]
-    sum_of = " + ' + ' + ".join(shown).replace("-", "−") + " + ' ≈ ' + format(answer, '.2f')"
     computed = [
         alt.param(
             "scaled", value=False, bind=alt.binding_checkbox(name="divide the scores by √2 ")
@@ -61,8 +59,9 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         key=words, value=values, zero=0, i=range(3)
     )
     meanings = [{-1: "thing", 0: "neither", 1: "person"}[value] for value in frame["value"]]
-    named = zip(words, meanings, frame["value"], strict=True)
-    frame["named"] = [f"{w}\n{m}: {value:g}".replace("-", "−") for w, m, value in named]
+    frame["named"] = [f"{w} ({m})" for w, m in zip(words, meanings, strict=True)]
+    frame["factor"] = [f"({v:g})" if v < 0 else f"{v:g}" for v in frame["value"]]
+    frame["factor"] = frame["factor"].str.replace("-", "−")
     frame["over"], frame["up"] = [0.15, -0.15, -0.85], [-0.24, 0.82, -0.76]  # places of the labels
     keyed = (
         alt.Chart(frame)
@@ -76,13 +75,16 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         along=f"{narrow} ? 1.6 * {value} : 3.52",
         strip=f"{narrow} ? -1.2 - 48 / {unit} : 0.65 + 1.1 * {value}",
     ).encode(x="along:Q", y="strip:Q")
-    strip = on_strip(keyed, "datum.value")
+    strip = on_strip(keyed, "datum.value").transform_calculate(
+        told="datum.named + '\\n' + format(datum.weight, '.2f') + ' × ' + datum.factor"
+    )
     one = alt.Chart(pd.DataFrame({"zero": [0]}))
-    answer = on_strip(one, "answer").transform_calculate(told="'answer ' + format(answer, '.2f')")
+    told = "'answer ' + format(answer, '.2f')"
+    answer = on_strip(one, "answer").transform_calculate(told=told)
     total = one.transform_calculate(
         along=f"{narrow} ? 0 : 3.45",
         strip=f"{narrow} ? -1.2 - 16 / {unit} : 2.1",
-        told=sum_of,
+        told=f"({narrow} ? {told} + ': ' : '') + 'the sum of weight × value'",
     ).encode(x="along:Q", y="strip:Q")
     arrow = one.transform_calculate(x="query_x", y="query_y")
     lines = [(i, -1, i, 2.1, i) for i in range(-2, 3)] + [(-2, i, 2.1, i, i) for i in range(-1, 3)]
@@ -136,7 +138,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             align=either("'center'", "'left'"),
             dx=either(0, 22),
             dy=either(20, -6),
-        ).encode(colored, text="named:N"),
+        ).encode(colored, text="told:N"),
         answer.mark_point(
             shape=either("'triangle-down'", "'triangle-right'"),
             xOffset=either(0, -20),
@@ -152,7 +154,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             fontWeight="bold",
             color=orange,
         ).encode(text="told:N"),
-        total.mark_text(fontSize=14, fontWeight="bold", color=orange).encode(text="told:N"),
+        total.mark_text(fontSize=14).encode(text="told:N"),
         title=alt.TitleParams(
             alt.expr(f"width < 480 ? ({title}) : join({title}, ' ')"),
             subtitle="Thicker key, larger dot: more weight",
@@ -160,7 +162,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         description="The keys of bicycle, man and a, lines of length 1 in the plane, and a query "
         "that can be moved. The width of each line shows the key's attention weight, which is "
         "printed next to it. On a strip from thing to person, a marker shows the answer, the sum "
-        "of the values, each multiplied by its weight, which is written out beside it.",
+        "of the values, each multiplied by its weight, as is written beside them.",
         width="container",
         height=362,
     ).add_params(*computed)
