@@ -233,7 +233,7 @@ def heads(generator: TextGenerator) -> dict[str, Any]:
 
 
 def without(generator: TextGenerator, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The loss on repeated random tokens if some heads give their mean output.
+    """The loss on repeated random tokens, and on `TEXT`, if some heads give their mean output.
 
     The random tokens are others than those on which `heads` finds the heads that continue.
 
@@ -242,6 +242,7 @@ def without(generator: TextGenerator, rows: list[dict[str, Any]]) -> Iterator[di
             are compared with as many others of the same layers, drawn ten times.
     """
     model, twice = generator.model, random_twice(seed=1)
+    text = torch.tensor([generator.encode(TEXT)])
     names = [f"layers.{n}.self_attn" for n in range(len(model.layers))]
     means: dict[str, Tensor] = {}
 
@@ -266,9 +267,10 @@ def without(generator: TextGenerator, rows: list[dict[str, Any]]) -> Iterator[di
             cases.append((f"others than {kind}", others))
     for kind, off in progress_bar(cases, desc="without heads"):
         with torch.inference_mode(), switch_off(model, off, means):
-            logits = model(twice).transpose(1, 2)
-        losses = cross_entropy(logits[..., :-1], twice[:, 1:], reduction="none")
+            logits, of_text = (model(ids).transpose(1, 2)[..., :-1] for ids in (twice, text))
+        losses = cross_entropy(logits, twice[:, 1:], reduction="none")
         parts = {"first": losses[:, : LENGTH - 1], "again": losses[:, LENGTH + 5 :]}
+        parts["text"] = cross_entropy(of_text, text[:, 1:])
         yield {"off": kind, **{name: rounded(part.mean()) for name, part in parts.items()}}
 
 

@@ -38,4 +38,4 @@ def test_the_page_reads_the_kept_weights_from_the_paper(capsys: pytest.CaptureFi
     cells = re.findall(r"```\{code-cell\} ipython3\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     exec("".join(re.sub(r"^:.*\n", "", cell) for cell in cells), {})
     said = capsys.readouterr().out
-    assert re.search(r"read again from the PDF: \d{3} lines, all as in the file", said)
+    assert re.search(r"read again from the PDF: \d{3} lines, all as in the table", said)
