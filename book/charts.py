@@ -21,14 +21,15 @@ UPRIGHT = {"titleAngle": 0, "titleAlign": "left", "titleX": -28, "titleY": -12}
 
 
 def grouped(groups: dict[str, list[str]], room: int) -> Any:
-    """A vertical axis of rows below headings, for a column `row` of "heading|name".
+    """A vertical axis of rows below headings, for a column `row` of "heading|name"; above each
+    heading but the first is an empty row.
 
     room: the width of the names, in pixels
     """
-    rows = [
+    _, *rows = [
         row
         for group, names in groups.items()
-        for row in (group, *(f"{group}|{name}" for name in names))
+        for row in (f"{group}| ", group, *(f"{group}|{name}" for name in names))
     ]
     heading = "indexof(datum.value, '|') < 0"
     return alt.Y("row:N", title=None, scale=alt.Scale(domain=rows)).axis(

@@ -264,9 +264,12 @@ window.decoder = (() => {
         write(endOf(it), place.x + place.broad + 5, "start");
         if (it.length <= time) write(minus(score(it, alpha), 2), width, "end");
       }
+      // Of what is to come, only the next pieces are named, where they fit.
+      const isNext = each.length === time + 1 && !kinds.thin && place.broad >= widthOf(each) / 2;
+      const isNamed = (later ? isNext : alive.has(each)) && !each.ended;
+      if (parent && isNamed)
+        write(wordOf(reader.nameOf(each.id)), place.x + place.broad / 2, "middle");
       if (parent && !later) {
-        const isNamed = alive.has(each) && !each.ended;
-        if (isNamed) write(wordOf(reader.nameOf(each.id)), place.x + place.broad / 2, "middle");
         group.append(shape("title", {}, `${reader.textOf(it)}: ${chanceOf(it)}`));
       }
       svg.append(group);
