@@ -17,15 +17,15 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     kinds["restricted self-attention"] = [3, 6]
     columns = {  # what a curve is, and what it shows
         "distance": [
-            "layers or steps from end to end, up to a constant (log scale)",
+            "layers or steps, up to a constant (log)",
             "Self-attention joins both ends in one layer, at any length",
         ],
         "work": [
-            "operations of one layer, up to a constant (log scale)",
+            "operations of a layer, up to a constant (log)",
             "Below a length of 512, bare self-attention computes less than recurrence",
         ],
         "waiting": [
-            "operations in a row, up to a constant (log scale)",
+            "operations in a row, up to a constant (log)",
             "Only recurrence has to wait at every position",
         ],
     }

@@ -117,9 +117,7 @@ class _Frame:
         self.columns = words + self.level
         ends = [words - 0.5 - self.columns, words - 0.5]
         self.across = alt.Scale(domain=ends, nice=False, zero=False)
-        self.cells = _CELL * len(
-            self.heads
-        )  # the room for cells that do not stand behind the words
+        self.cells = _CELL * len(self.heads)  # room for cells that are not behind the words
         self.top = 12 + 7 * longest if self.level else max(12 + 7 * longest, 8 * self.h)
         self.bottom = self.top + _GAP
         self.height = self.bottom + self.top + self.level * self.cells
@@ -228,7 +226,7 @@ def _marks(
         .encode(**frame.at("key", "y", x2="key", y2="y2"))
     )
     named = [
-        names.mark_rect(opacity=0.45).encode(
+        names.mark_rect(opacity=0.3).encode(
             **box, fill=alt.Fill("head:N", legend=None, scale=colors)
         ),
         names.mark_text(fontSize=12).encode(**frame.at("at", "middle"), text="name:N"),
