@@ -233,7 +233,10 @@ def tie_embeddings(model: EncoderDecoder) -> None:
 
 
 def initialize(model: nn.Module, value_gain: float = 1 / 4) -> None:
-    """Xavier for linear maps, W^V times value_gain; N(0, 1/d_model) for embeddings."""
+    """Xavier for linear maps, W^V times value_gain; N(0, 1/d_model) for embeddings.
+
+    The first and the last are the authors', `value_gain` is our choice.
+    """
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
@@ -242,5 +245,5 @@ def initialize(model: nn.Module, value_gain: float = 1 / 4) -> None:
     for module in model.modules():
         if isinstance(value := getattr(module, "w_v", None), nn.Linear):
             nn.init.xavier_uniform_(value.weight, value_gain)
-        if isinstance(module, nn.Embedding):  # last: a tied matrix is one
+        if isinstance(module, nn.Embedding):  # last, for tied matrices
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
