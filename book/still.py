@@ -25,6 +25,11 @@ CONTROL, BUTTON, AROUND, BETWEEN, LETTER, SLIDER = 28, 24, 20, 32, 7.5, 128
 # Names of rows are measured in another font, and are wider in Inter by this share of their width,
 # unless they begin at a fixed place (charts.grouped).
 WORDS, INTER = 60, 0.07
+# Of an axis whose labels stand above their rows.
+ABOVE = {
+    "labelAlign": "left", "labelBaseline": "bottom", "labelOffset": -7, "labelPadding": 0,
+    "labelLimit": NARROW, "ticks": False, "domain": False,
+}  # fmt: skip
 LARGEST = 300_000  # characters of both pictures; larger ones would come later than a live chart
 
 # What the style sheets call a color, so that pictures follow the theme.
@@ -47,6 +52,8 @@ def fitted(spec: dict[str, Any], width: int) -> dict[str, Any]:
     meta = spec.get("usermeta", {})
     if turned := meta.get("turned"):
         turn(spec, width)
+    if step := meta.get("above"):
+        lift(spec, step)
     legend = {"columns": meta.get("columns", 1)}
     if turned:
         legend = {"columns": 8, "columnPadding": 12, "titleOrient": "top", "symbolSize": 196}
@@ -68,6 +75,16 @@ def turn(spec: dict[str, Any], width: int) -> None:
         layer["encoding"] = {swapped.get(name, name): by for name, by in encoding.items()}
         for axis in "xy":
             layer["encoding"][axis]["scale"]["domain"].reverse()
+
+
+def lift(spec: dict[str, Any], step: int) -> None:
+    """On a phone, the names of rows stand above them, and each row takes `step` pixels."""
+    for part in parts(spec):
+        if isinstance(part.get("height"), dict):
+            part["height"] = {"step": step}
+        y = part.get("y") if isinstance(part.get("y"), dict) else {}
+        if y.get("type") in ("nominal", "ordinal"):
+            y["axis"] = (y.get("axis") or {}) | ABOVE
 
 
 def widen(spec: dict[str, Any], rest: float) -> bool:

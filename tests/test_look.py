@@ -10,7 +10,7 @@ pytest.importorskip("altair")
 import altair as alt
 from contents import ROOT
 from formulas import apart, set_formulas
-from still import BUTTON, WIDE, heading, picture, place, size_of
+from still import BUTTON, NARROW, WIDE, heading, picture, place, size_of
 
 import book.charts  # noqa: F401  (enables the theme)
 
@@ -127,3 +127,20 @@ def test_charts_side_by_side_end_where_the_column_ends():
     drawn = picture((ONE | ONE).to_dict(), WIDE)
     assert WIDE - 4 <= size_of(drawn)[0] <= WIDE
     assert size_of(picture(ONE.to_dict(), WIDE))[0] < 400  # one alone has its own width
+
+
+def test_on_a_phone_names_of_rows_can_stand_above_them():
+    values = [{"x": 1, "name": "a name that takes half of a phone"}]
+    shown = alt.Chart(alt.Data(values=values)).mark_point().encode(x="x:Q", y="name:N")
+    shown = shown.properties(width="container", height=alt.Step(34), usermeta={"above": 34})
+
+    def places(width: int) -> tuple[list[float], ...]:
+        drawn = picture(shown.to_dict(), width)
+        name = re.search(r'translate\(([-\d.]+),([-\d.]+)\)"[^>]*>a name', drawn)
+        mark = re.search(r'translate\(([-\d.]+),([-\d.]+)\)"[^>]*? d="M', drawn[name.end() :])
+        return [float(name[1]), float(name[2])], [float(mark[1]), float(mark[2])]
+
+    (left, low), (_, mark) = places(WIDE)
+    assert left < 0 and abs(low - mark) < 8
+    (left, low), (right, mark) = places(NARROW)
+    assert left == 0 and low < mark - 5 and right > 300

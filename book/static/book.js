@@ -64,6 +64,25 @@
     }
   }
 
+  // On a phone, the names of rows stand above them, and each row takes `step` pixels.
+  function lift(part, step) {
+    if (part?.height?.step) part.height = { step };
+    if (/nominal|ordinal/.test(part?.y?.type)) {
+      part.y.axis = {
+        ...part.y.axis,
+        labelAlign: "left",
+        labelBaseline: "bottom",
+        labelOffset: -7,
+        labelPadding: 0,
+        labelLimit: 358,
+        ticks: false,
+        domain: false,
+      };
+    }
+    for (const [key, value] of Object.entries(part ?? {}))
+      if (typeof value === "object" && !key.startsWith("data")) lift(value, step);
+  }
+
   // Charts side by side need room; else they stand one below the other. They are as wide as there is
   // room, of which those side by side share the rest.
   function stack(spec) {
@@ -79,7 +98,7 @@
 
   // A narrow chart gets a narrow legend, and a title in several lines.
   function fitPhone(spec, width) {
-    const { turned, columns = 1 } = spec.usermeta ?? {};
+    const { turned, above, columns = 1 } = spec.usermeta ?? {};
     const narrow = (part) => {
       for (const [key, value] of Object.entries(part ?? {})) {
         if (key === "legend" && value)
@@ -94,6 +113,7 @@
     };
     narrow(spec);
     if (turned) turn(spec);
+    if (above) lift(spec, above);
     const title = typeof spec.title === "string" ? { text: spec.title } : spec.title;
     if (typeof title?.text !== "string") return;
     const wrap = (text, letter) => {
