@@ -177,16 +177,17 @@ def scoreboard(entries: list[Entry]) -> str:
     """How many claims the paper makes, and the verdicts on them as bars."""
     paper = [entry for entry in entries if not entry.own]
     small = sum(entry.verdict.verdict == "measured at small scale" for entry in paper)
-    hold, undecided, differ = totals(paper).values()
+    differ, hold, undecided = totals(paper).values()
     told = (
-        f"Of the paper’s {len(paper)} claims, {hold} hold ({small} at small scale), "
-        f"{undecided} are undecided and {differ} differ"
+        f"Of the paper’s {len(paper)} claims, {differ} differ, {hold} hold ({small} at small "
+        f"scale) and {undecided} are undecided"
     )
     title = f'<p class="chart-title"><strong>{told}</strong></p>'
     return f'<div class="scoreboard">{title}{bars(entries)}</div>'
 
 
 BARS = {  # groups of verdicts in the order of their bars, and the name of each
+    "differ": {"differs": "as worded"},
     "hold": {
         "holds by construction": "by construction",
         "holds in the paper's own numbers": "in the paper’s numbers",
@@ -198,7 +199,6 @@ BARS = {  # groups of verdicts in the order of their bars, and the name of each
         "not reproduced here": "not reproduced",
         "open": "open",
     },
-    "differ": {"differs": "as worded"},
 }
 SHADES = {"hold": MARKS["measured here"], "undecided": MARKS["open"], "differ": MARKS["differs"]}
 
@@ -210,8 +210,8 @@ def totals(entries: list[Entry]) -> dict[str, int]:
 
 
 def bars(entries: list[Entry]) -> str:
-    """A bar for each group of verdicts, and below it one for each of its verdicts, linked to its
-    claims; each begins where the one before ended. A group of one verdict has one bar.
+    """A line for each group of verdicts, and below it a bar for each of its verdicts, linked to
+    its claims; each begins where the one before ended. A group of one verdict has one bar.
     """
     paper = [entry for entry in entries if not entry.own]
     counts = Counter(entry.verdict.verdict for entry in paper)

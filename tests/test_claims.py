@@ -188,20 +188,20 @@ def test_the_index_escapes_and_leads_to_the_chapter_and_the_bars_count_by_verdic
     small = verdicts.Entry("z", made(kind="at small scale"))
     own = verdicts.Entry("since-2017", made(id="own", section="Since 2017"))
     bar = verdicts.scoreboard([entry, small, *others, entry, own])
-    told = "Of the paper’s 5 claims, 3 hold (1 at small scale), 1 are undecided and 1 differ"
+    told = "Of the paper’s 5 claims, 1 differ, 3 hold (1 at small scale) and 1 are undecided"
     assert told in bar
     names = re.findall(r"<(?:b|span)>(.*?)</", bar)
-    assert names == ["hold", "✓ as measured", "≈ at small scale", "○ undecided", "≠ differ"]
+    assert names == ["≠ differ", "hold", "✓ as measured", "≈ at small scale", "○ undecided"]
     assert "of the paper’s 5 claims" in verdicts.story([entry, small, *others, entry, own])
     listed = verdicts.index([entry, own])
     assert "measured here: 1 <small>" in listed and "Since 2017" not in listed
     sizes = re.findall(r"margin-left: ([\d.]+)%; width: ([\d.]+)%", bar)
-    whole, *parts, undecided, differ = [tuple(map(float, size)) for size in sizes]
+    differ, whole, *parts, undecided = [tuple(map(float, size)) for size in sizes]
     assert whole == (0, 100) and parts == [(0, 66.7), (66.7, 33.3)]
     assert undecided == differ == (0, 33.3)
     assert re.findall(r'href="claims\.html\?([^"]*)#the-claims"[^>]*>(\d)</a>', bar) == [
-        ("verdict=measured%20here", "2"), ("verdict=measured%20at%20small%20scale", "1"),
-        ("verdict=open", "1"), ("verdict=differs", "1"),
+        ("verdict=differs", "1"), ("verdict=measured%20here", "2"),
+        ("verdict=measured%20at%20small%20scale", "1"), ("verdict=open", "1"),
     ]  # fmt: skip
 
 

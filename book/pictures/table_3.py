@@ -21,7 +21,7 @@ PLACES = {  # of a name, from its point, in pixels; to the left, or far below, i
     "C: d_ff = 1024": (-9, -3), "C: d_model = 256": (7, 10), "D: dropout = 0.0": (9, -3),
     "D: dropout = 0.2": (-1, -20), "D: label_smoothing = 0.2": (-9, 0),
 }  # fmt: skip
-# Among all rows, a narrow chart names only these; among those of one group, all are named.
+# Among all rows only these are named; among those of one group, all are.
 NAMED = ["base", "A: h = 1", "C: N = 2", "C: d_model = 256", "C: d_model = 1024", "C: d_ff = 4096"]
 NAMED += ["D: dropout = 0.0", "D: label_smoothing = 0.0", "D: label_smoothing = 0.2", "big"]
 NAMED += ["B: d_k = 16", "C: N = 4", "C: N = 8", "C: d_ff = 1024"]
@@ -45,10 +45,9 @@ def kind_of(rows: pd.DataFrame) -> np.ndarray:
     return np.select([gains == 2, gains == -2], [better, worse], mixed)
 
 
-def draw_table_3(rows: pd.DataFrame, spread: float) -> alt.LayerChart:
-    """BLEU against perplexity, with lines through base.
-
-    rows: with the columns row, group, perplexity and BLEU   spread: BLEU between our runs of base
+def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
+    """BLEU against perplexity, with lines through base, of rows with the columns row, group,
+    perplexity and BLEU.
     """
     right, down = zip(*(PLACES.get(row, (9, 0)) for row in rows["row"]), strict=True)
     name = rows["row"].map(short).str.split(r":\s", regex=True).str[-1]
@@ -56,7 +55,7 @@ def draw_table_3(rows: pd.DataFrame, spread: float) -> alt.LayerChart:
     rows = rows.assign(name=name, kind=kind_of(rows), right=right, down=down, named=named)
     better = rows.loc[rows["kind"] == "better on both", "name"]
     chosen = "group == 'all' || datum.group == group || datum.group == 'base'"
-    shown = f"group == 'all' ? datum.named || width > 500 : {chosen}"
+    shown = f"group == 'all' ? datum.named : {chosen}"
     across = (
         alt.X("perplexity:Q")
         .title("perplexity per piece, better →")
@@ -94,14 +93,7 @@ def draw_table_3(rows: pd.DataFrame, spread: float) -> alt.LayerChart:
         .mark_text(align=align, dx=dx, dy=dy, fontSize=14, fontWeight=600)
         .encode(across, up, paint(alt.Color), text="kind")
     )
-    score = rows.set_index("row")["BLEU"]["base"]
-    below = alt.Chart(pd.DataFrame({"BLEU": [score - spread]})).encode(up)
-    told = [f"{spread:.1f} BLEU, the range", "of three small runs"]
     return alt.layer(
-        below.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]),
-        below.mark_text(fontSize=13, align="right", dx=-8, dy=-26, text=told).encode(
-            x=alt.value(alt.ExprRef("width"))
-        ),
         line.encode(across),
         line.encode(up),
         corner(0, "left", 8, 14),
@@ -117,5 +109,5 @@ def draw_table_3(rows: pd.DataFrame, spread: float) -> alt.LayerChart:
         description="BLEU against perplexity for the twenty rows of Table 3, from the small models "
         "at the lower left to the big model at the upper right. Better than base on both are "
         + ", ".join(better)
-        + f". All but two layers are within {spread:.1f} BLEU of base.",
+        + ".",
     ).add_params(charts.menu("group", "all", [*GROUPS], "Rows", labels=[*GROUPS.values()]))

@@ -56,7 +56,8 @@ window.decoder = (() => {
   // Each hypothesis gets a place: x and y of its beginning, its length and width, and where on the
   // edge of the hypothesis before it begins, as wide as its share of what that one may become.
   function placesOf({ steps, path, time, size, width, widthOf }) {
-    const GAP = width < NARROW ? 12 : 20; // between pieces that are written
+    const isNarrow = width < NARROW;
+    const GAP = isNarrow ? 12 : 20; // between pieces that are written
     const height = MASS + SLOT * (size + 2);
     const columns = [];
     for (const t of range(Math.max(steps.length, path.length))) {
@@ -65,18 +66,23 @@ window.decoder = (() => {
       columns.push([...reached, ...complete.map((each) => waiting(each, t))]);
     }
     const broads = columns.map((column, t) => (t ? Math.max(...column.map(widthOf)) : 6));
-    // What is not yet written has no names, and fits into the room that is left.
-    const left = width - sum(broads.slice(0, time + 1).map((broad) => broad + GAP));
-    const span = Math.max(6, left / (columns.length - time - 1));
+    // Where there is little room, what was written before the last piece takes hardly any.
+    const isPast = (t) => isNarrow && t > 0 && t < time && time < columns.length - 1;
+    const taken = (t) => (isPast(t) ? 6 : broads[t] + GAP);
+    // What is not yet written fits into the room that is left; the next pieces have names.
+    const left = width - sum(range(Math.min(time + 1, columns.length)).map(taken));
+    const next = Math.min(broads[time + 1] ?? 0, left * 0.3);
+    const span = Math.max(6, (left - next) / (columns.length - time - 1));
     const gap = Math.min(GAP, span / 2);
     const places = new Map();
     let x = 0;
     for (const [t, column] of columns.entries()) {
       const order = (each) => places.get(each.before)?.order ?? 0;
       column.sort((one, two) => order(one) - order(two) || two.logProb - one.logProb);
-      const broad = t > time ? Math.min(span - gap, broads[t]) : broads[t];
+      const later = Math.min(span - gap + (t === time + 1 ? next : 0), broads[t]);
+      const broad = isPast(t) ? 4 : t > time ? later : broads[t];
       placeColumn(column, places, { x, broad }, t === 0, height);
-      x += broad + (t > time ? gap : GAP);
+      x += t > time ? broad + gap : t ? taken(t) : broads[0] + GAP;
     }
     return { columns, places, width: x, height };
   }
@@ -227,7 +233,7 @@ window.decoder = (() => {
     const from = isNarrow || isNear ? -1 : -2;
     const endOf = (each) => `… ${wordsOf(each).slice(from).join(" ")}`;
     const longest = Math.max(...endings.map((each) => endOf(each).length));
-    const beyond = (isNarrow ? 34 : 26) + 7 * longest; // and a score
+    const beyond = (isNear ? (isNarrow ? 34 : 26) : 8) + 7 * longest; // and a score
     const room = { width: scroller.clientWidth - beyond, widthOf };
     const { columns, places, height, ...placed } = placesOf({ steps, path, time, size, ...room });
     const width = placed.width + beyond;
@@ -251,7 +257,8 @@ window.decoder = (() => {
       const kinds = {
         own: path.includes(it),
         dropped: !inBeam.has(it),
-        later: later || !alive.has(it),
+        later: later && inBeam.has(it),
+        dead: !later && !alive.has(it),
         thin: place.tall < SLOT,
         best: best?.path.includes(it),
       };
@@ -266,9 +273,10 @@ window.decoder = (() => {
       }
       // Of what is to come, only the next pieces are named, where they fit.
       const isNext = each.length === time + 1 && !kinds.thin && place.broad >= widthOf(each) / 2;
-      const isNamed = (later ? isNext : alive.has(each)) && !each.ended;
-      if (parent && isNamed)
-        write(wordOf(reader.nameOf(each.id)), place.x + place.broad / 2, "middle");
+      // Nor are those before the last, where they are drawn narrow.
+      const isOpen = (it) => alive.has(it) && place.broad >= widthOf(it) / 2;
+      const isNamed = parent && !each.ended && (later ? isNext : isOpen(each));
+      if (isNamed) write(wordOf(reader.nameOf(each.id)), place.x + place.broad / 2, "middle");
       if (parent && !later) {
         group.append(shape("title", {}, `${reader.textOf(it)}: ${chanceOf(it)}`));
       }
@@ -324,6 +332,7 @@ window.decoder = (() => {
       const buttons = this.pieces.map(({ element }) => element);
       const say = (tag, textContent) => make(tag, { textContent });
       const about = "A wider ribbon is more probable; pale: to come";
+      const choosing = make("div", { className: "choosing" }, ...buttons);
       const acts = controls(this.back, this.next, this.play);
       const others = this.input.form.nextElementSibling;
       const folded = [
@@ -335,8 +344,7 @@ window.decoder = (() => {
       box.append(
         make("p", { className: "chart-title" }, this.aim, say("span", about)),
         this.scroller,
-        make("div", { className: "acts" }, this.status, acts),
-        make("div", { className: "choosing" }, ...buttons),
+        make("div", { className: "acts" }, this.status, choosing, acts),
         make("table", { className: "kept" }, body),
         make("details", {}, name, ...folded),
       );
