@@ -132,6 +132,6 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
             subtitle=f"Lines: attention weights above {LEAST}, mean of the heads of one layer",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
-        "attention, of the first of four layers, to the rows after all four, the memory; lines of attention, of the "
-        f"last layer, from these to the German {', '.join(german)}.",
+        "attention, of the first of four layers, to the rows after all four, the memory; lines of "
+        f"attention, of the last layer, from these to the German {', '.join(german)}.",
     )
