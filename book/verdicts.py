@@ -244,7 +244,7 @@ def listed(verdict: str) -> str:
 
 
 def story(entries: list[Entry]) -> str:
-    """The bars, and which claims differ and how, each linked to its cell."""
+    """How many claims differ, and which and how, each linked to its cell."""
     paper = [entry for entry in entries if not entry.own]
     differ = [entry for entry in paper if entry.verdict.verdict == "differs"]
 
@@ -256,7 +256,8 @@ def story(entries: list[Entry]) -> str:
 
     return (
         '<div class="scoreboard"><p class="chart-title"><strong>A computation or the paper itself '
-        f"contradicts {len(differ)} of the paper’s {len(paper)} claims</strong></p>{bars(entries)}"
+        f"contradicts {len(differ)} of the paper’s {len(paper)} claims</strong>: "
+        '<a href="claims.html">all verdicts</a></p>'
         f"<details><summary>Which {len(differ)} differ</summary>"
         f"<ul>{''.join(map(row, differ))}</ul></details></div>"
     )

@@ -12,11 +12,13 @@ from book import charts
 SHOWN = 16  # of the numbers in a row
 LAYERS = {"encoder": 0, "cross": -1}  # whose attention is drawn
 # The places of all parts, from the top, in pixels.
-STRIPS = {"rows": (34, 56), "memory": (122, 144)}
-GAPS = {"encoder": (60, 118), "cross": (148, 212)}
-HEIGHT, GERMAN = 238, 228
-SAID = {14: "1 pieces", 45: "2 numbers", 89: "3–6 attention", 133: "7 memory",
-        180: "8 attention", GERMAN: "9–10 German"}  # of stations and what is there  # fmt: skip
+STRIPS = {"rows": (46, 68), "memory": (154, 176)}
+GAPS = {"encoder": (72, 150), "cross": (180, 264)}
+HEIGHT, PIECES, GERMAN = 298, 18, 282
+# Stations, what is there, and of which layers.
+SAID = {PIECES: "1 pieces", 57: "2 numbers", 111: "3–6 attention in layer 1",
+        165: "7 memory after all 4", 222: "8 attention in layer 4",
+        GERMAN: "9–10 German"}  # fmt: skip
 FOLLOWED = "riding", "fährt"  # in blue, until a reader points at another word
 LEAST = 0.1  # of the weights that are drawn
 
@@ -56,13 +58,14 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
     row = given["cross"][german.index(written)]
     assert english[row.index(max(row))] == read  # as the title says
     words = pd.DataFrame(
-        [(i, 14, word) for i, word in enumerate(english)]
+        [(i, PIECES, word) for i, word in enumerate(english)]
         + [(x, GERMAN, word) for x, word in zip(below["cross"], german, strict=True)],
         columns=["x", "y", "word"],
     )
     names = pd.DataFrame(
-        {"y": y, "station": station, "name": name}
-        for y, (station, name) in zip(SAID, map(str.split, SAID.values()), strict=True)
+        {"y": y, "station": station, "name": name, "layer": " ".join(layer)}
+        for y, said in SAID.items()
+        for station, name, *layer in [said.split()]
     )
     left = "width < 500 ? -2.1 : -1.9"  # room for the names
     blue, *_, gray = charts.PALETTE
@@ -88,8 +91,11 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
             x2="x2",
             y2="y2",
             color=alt.when(followed).then(alt.value(blue)).otherwise(alt.value(gray)),
-            opacity=alt.Opacity("weight:Q", legend=None).scale(domain=[0, 1], range=[0, 1]),
-            strokeOpacity=alt.when(followed).then(alt.value(1)).otherwise(alt.value(0.6)),
+            opacity=alt.when(followed)
+            .then(alt.value(1))
+            .otherwise(
+                alt.Opacity("weight:Q", legend=None).scale(domain=[0, 1], range=[0.15, 0.7])
+            ),
             size=alt.Size("weight:Q", legend=None).scale(domain=[0, 1], range=[0.5, 10]),
         ),
         alt.Chart(cells)
@@ -99,7 +105,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
             x2="x2",
             y2="y2",
             color=alt.value(gray),
-            opacity=alt.Opacity("size:Q", legend=None),
+            opacity=alt.Opacity("size:Q", legend=None).scale(domain=[0, 1], range=[0, 0.55]),
         ),
         alt.Chart(words, name="words")
         .mark_text(fontSize=alt.ExprRef("width < 500 ? 12 : 15"), fontWeight=600)
@@ -109,21 +115,23 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
             color=alt.when(followed).then(alt.value(blue)),
         )
         .add_params(followed),
-        told.mark_text(align="left", dy=small(-7, 0), fontSize=12, color=gray).encode(
+        told.mark_text(align="left", dy=small(-14, 0), fontSize=12, color=gray).encode(
             x=alt.value(0), text="station"
         ),
+        told.mark_text(align="left", dx=small(0, 36), fontSize=small(13, 14)).encode(
+            x=alt.value(0), text="name"
+        ),
         told.mark_text(
-            align="left", dx=small(0, 36), dy=small(6, 0), fontSize=small(13, 14)
-        ).encode(x=alt.value(0), text="name"),
+            align="left", dx=small(0, 36), dy=small(14, 17), fontSize=12, color=gray
+        ).encode(x=alt.value(0), text="layer"),
     ).properties(
         width="container",
         height=HEIGHT,
         title=alt.Title(
             f"To write “{written}”, the translator looks most at “{read}”",
-            subtitle=f"Lines: attention weights above {LEAST} (mean of the heads), first encoder "
-            "and last decoder layer",
+            subtitle=f"Lines: attention weights above {LEAST}, mean of the heads of one layer",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
-        "attention, of the first layer, to the rows after the encoder; lines of attention, of the "
-        f"last layer, from these to the German {', '.join(german)}.",
+        "attention, of the first of four layers, to the rows after all four, the memory; lines of "
+        f"attention, of the last layer, from these to the German {', '.join(german)}.",
     )

@@ -18,10 +18,10 @@ def small_runs(text: str = "sentences") -> pd.DataFrame:
 
 VERDICTS = {
     "better": charts.PALETTE[0],
-    "no clear difference": charts.PALETTE[-1],
+    "undecided": charts.PALETTE[-1],
     "worse": charts.PALETTE[1],
 }
-ROOM = 175  # for names, in pixels
+ROOM = 250  # for names, in pixels
 
 
 def draw_equals(runs: pd.DataFrame, base: str, name: str) -> tuple[alt.LayerChart, float]:
@@ -87,7 +87,7 @@ def draw_equals(runs: pd.DataFrame, base: str, name: str) -> tuple[alt.LayerChar
 def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
     """Differences of the loss by change, and the interval of their mean.
 
-    rows: in order, with the columns row, for, mean, low, high and verdict
+    rows: in order, with the columns row, mean, half (of the interval's width) and verdict
     """
     by_row = alt.Chart(rows).encode(
         alt.Y("row", title=None, sort=None).axis(
@@ -95,42 +95,40 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
             domain=False,
             grid=True,
             labelAlign="left",
-            labelOffset=-8,
+            labelLimit=ROOM,
             labelPadding=ROOM,
-        )
-    )
-    across = alt.X("mean", title="← better: loss (nats)").scale(
-        domain=[-0.12, 0.02], range=[0, alt.ExprRef("width - 60")], nice=False
-    )
-    marks = by_row.encode(
+        ),
         alt.Color("verdict", legend=None).scale(domain=[*VERDICTS], range=[*VERDICTS.values()]),
         tooltip=["row", alt.Tooltip("mean", format="+.3f"), "verdict"],
     )
-    edge = alt.value(alt.ExprRef("width"))
+    across = alt.X("mean", title="← better: loss (nats)").scale(
+        domain=[-0.25, 0.02], range=[0, alt.ExprRef("width - 60")], nice=False
+    )
+    ends = by_row.transform_calculate(low="datum.mean - datum.half", high="datum.mean + datum.half")
     return alt.layer(
         alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(strokeDash=[4, 4]).encode(x="x:Q"),
-        marks.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), x2="high:Q"),
-        marks.mark_point(filled=True, size=80, opacity=1).encode(
+        ends.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), x2="high:Q"),
+        by_row.mark_point(filled=True, size=80, opacity=1).encode(
             across.axis(
                 orient="top",
                 titleAnchor="start",
                 domain=False,
-                values=[-0.1, -0.05, 0],
+                grid=False,
+                values=[-0.2, -0.1, 0],
                 format="~f",
             )
         ),
-        marks.mark_text(align="right", fontSize=13, fontWeight=600).encode(
-            x=edge, text=alt.Text("mean:Q", format="+.3f")
+        by_row.mark_text(align="right", fontSize=13, fontWeight=600).encode(
+            x=alt.value(alt.ExprRef("width")), text=alt.Text("mean:Q", format="+.3f")
         ),
-        by_row.mark_text(  # what the change is for, below its name
-            align="left", fontSize=13, yOffset=8, opacity=0.75
-        ).encode(x=alt.value(-ROOM), text="for"),
         title=alt.Title(
             title,
-            subtitle="On single sentences, against 2017: mean of three seeds and its 95% interval",
+            subtitle="Each made alone, against 2017: mean of three seeds and its 95% interval; "
+            "gray: undecided",
         ),
+        usermeta={"above": 40},
         width="container",
-        height=alt.Step(38),
+        height=alt.Step(28),
         description="Difference of the loss from the model of 2017, by change: "
         + "; ".join(f"{row.row} {row.mean:+.3f}" for row in rows.itertuples()),
     )
