@@ -122,7 +122,11 @@ window.sampler = (() => {
     const note = make("p", { className: "note" });
     note.textContent = `Recorded. The first touch loads the model (${box.dataset.megabytes} MB), which then runs on this page.`;
     const title = make("strong", {}, "A temperature below 1 favors the likeliest tokens");
-    const key = make("span", {}, "Bar: how often drawn. Line: the model’s probability, at temperature 1 with nothing cut");
+    const key = make(
+      "span",
+      {},
+      "Bar: how often drawn. Line: the model’s probability, at temperature 1 and uncut",
+    );
     const list = make("ul", { ariaLabel: "The last texts" });
     const shares = bars((id) => turn(() => follow(id)));
     const form = sentenceForm("Beginning", input, "Write on", () => turn(write));
