@@ -9,8 +9,9 @@ import json
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -78,16 +79,52 @@ def share_repeated(ids: list[int]) -> float:
     return round(1 - len(set(parts)) / len(parts), 4) if parts else 0.0
 
 
-def passages() -> list[str]:
-    """Ten stories and ten news articles of GUM, each from its sixth sentence, without headings."""
+def documents() -> dict[str, list[str]]:
+    """The sentences of each document of GUM, from the sixth on, without headings."""
     files = [text for split in ("train", "dev", "test") for text in gum_files(split).values()]
     parts = re.split(r"^# newdoc id = GUM_", "\n".join(files), flags=re.M)[1:]
-    texts = {part.split("\n", 1)[0]: re.findall(r"^# text = (.*)", part, re.M) for part in parts}
-    return [
-        " ".join(texts[name][5:])
-        for genre in ("fiction", "news")
-        for name in sorted(name for name in texts if name.startswith(genre))[:10]
-    ]
+    find = re.compile(r"^# text = (.*)", re.M).findall
+    return {name: find(text)[5:] for name, text in (part.split("\n", 1) for part in sorted(parts))}
+
+
+def ten_each(names: Iterable[str]) -> list[str]:
+    """Ten stories and ten news articles."""
+    kinds = ([n for n in sorted(names) if n.startswith(kind)] for kind in ("fiction", "news"))
+    return [name for kind in kinds for name in kind[:10]]
+
+
+def passages() -> list[str]:
+    """The documents whose beginnings are continued."""
+    texts = documents()
+    return [" ".join(texts[name]) for name in ten_each(texts)]
+
+
+@torch.inference_mode()
+def repetitions(generator: TextGenerator) -> Iterator[dict[str, Any]]:
+    """The surprise of a sentence after itself, up to three times, and after as many others.
+
+    One sentence of 10 to 25 tokens from each document that `passages` leaves out, after the one
+    before it. The others are those of the next documents.
+    """
+    texts = documents()
+    for name in ten_each(texts):
+        del texts[name]
+    encode = lambda text: generator.encode(f" {text}")
+    fits = lambda sentence: sentence.endswith(".") and 10 <= len(encode(sentence)) <= 25
+    found = {
+        name: next((pair for pair in pairwise(sentences) if fits(pair[1])), None)
+        for name, sentences in texts.items()
+    }
+    chosen = [(name, *map(encode, pair)) for name, pair in found.items() if pair]
+    for place, (name, before, sentence) in enumerate(progress_bar(chosen, desc="repetitions")):
+        others = [chosen[(place + k) % len(chosen)][2] for k in (1, 2, 3)]
+        kinds = {"itself": [sentence] * 3, "others": others}
+        row = {"document": name, "tokens": len(sentence)}
+        for kind, given in kinds.items():
+            prompts = ([*before, *chain(*given[:n])] for n in range(len(given) + 1))
+            found_in = [log_prob(generator.model, each, sentence, set()) for each in prompts]
+            row[kind] = [round(-total / len(sentence), 3) for total in found_in]
+        yield row
 
 
 def beams(generator: TextGenerator) -> Iterator[dict[str, Any]]:
@@ -294,7 +331,7 @@ def main() -> None:
     add("--out", type=Path, required=True, help="JSON file to replace; takes an hour on a CPU")
     add("--threads", type=int, default=1, help="number of CPU threads (%(default)s)")
     text = "measure only this part of a file that is there; several are possible"
-    parts = {each.__name__: each for each in (mistakes, beams)}
+    parts = {each.__name__: each for each in (mistakes, beams, repetitions)}
     add("--part", action="append", choices=["without", *parts], default=[], help=text)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

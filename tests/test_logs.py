@@ -153,12 +153,14 @@ def test_regularization(monkeypatch: pytest.MonkeyPatch):
 def test_change(monkeypatch: pytest.MonkeyPatch):
     small = {key: value for key, value in SMALL.items() if key != "updates"}
     monkeypatch.setattr(change, "SMALL", small | {"average": 1, "data": "multi30k-en-de"})
-    for name, value in ("FACTORS", (0.5, 2.0)), ("SEEDS", (1, 2)), ("SHORT", 10), ("LONG", 20):
+    less = {"FACTORS": (0.5, 2.0), "SEEDS": (1, 2), "SHORT": 10, "LONG": 20, "LONGER": 30}
+    for name, value in less.items():
         monkeypatch.setattr(change, name, value)
     (log,) = written(change, "change.csv")
     short, long = (log[log["updates"] == updates] for updates in (10, 20))
     best = short.loc[short.groupby("variant")["dev_loss"].idxmin()].set_index("variant")["factor"]
     assert len(short) == len(change.VARIANTS) * 2 and len(long) == len(change.VARIANTS) * 2
+    assert {*log.loc[log["updates"] == 30, "variant"]} == {*change.COMPARED}
     assert (long["factor"] == long["variant"].map(best)).all()
     assert long["dev_loss"].nunique() == len(long)  # each part and each seed changes the run
     again = change.change(Path("runs"))  # all runs are there

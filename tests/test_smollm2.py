@@ -1,6 +1,7 @@
 """What the pages say of SmolLM2 is computed by functions that are tested on small models."""
 
-from itertools import product
+from itertools import chain, product
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -65,6 +66,24 @@ def test_mistakes_are_those_that_they_are_called(model):
 def test_a_group_of_four_that_occurred_before_is_repeated():
     assert smollm2.share_repeated([1, 2, 3, 4, 1, 2, 3, 4]) == 0.2  # one of five
     assert smollm2.share_repeated([1, 2, 3]) == smollm2.share_repeated([*range(9)]) == 0
+
+
+def test_a_sentence_is_read_after_itself_and_after_others(model, monkeypatch):
+    digits = lambda text: [int(c) for c in text if c.isdigit()]
+    one, other = "1234560123.", "0011223344."
+    texts = {
+        f"{kind}_{n:02}": ["Short.", "12.", one] for kind in ("fiction", "news") for n in range(10)
+    }
+    texts |= {"fiction_10": ["Short.", "12.", one], "news_10": ["21.", other, "12."]}
+    monkeypatch.setattr(smollm2, "documents", lambda: dict(texts))
+    first, second = smollm2.repetitions(SimpleNamespace(model=model, encode=digits))
+    assert (first["document"], second["document"]) == ("fiction_10", "news_10")
+    surprise = lambda *before: -log_prob(model, [1, 2, *chain(*before)], ids) / len(ids)
+    ids, apart = tuple(digits(one)), digits(other)
+    for n, found in enumerate(first["itself"]):
+        assert found == pytest.approx(surprise(*[ids] * n), abs=1e-3)
+    assert first["others"][0] == first["itself"][0]
+    assert first["others"][1] == pytest.approx(surprise(apart), abs=1e-3)
 
 
 def test_heads_are_switched_off_on_other_tokens_than_those_that_chose_them():

@@ -13,21 +13,21 @@ window.sampler = (() => {
       key: "temperature",
       values: TENTHS,
       tell: (value) => value.toFixed(1),
-      does: "divides the scores before the softmax",
+      does: "divides the scores",
     },
     {
       name: "Top-k",
       key: "topK",
       values: [1, 2, 3, 5, 10, 20, 50, 100, Infinity],
       tell: (k) => (k < 1000 ? `${k}` : "all"),
-      does: "draws from the k most probable tokens",
+      does: "keeps the k likeliest tokens",
     },
     {
       name: "Top-p",
       key: "topP",
       values: TWENTIETHS,
       tell: (value) => value.toFixed(2),
-      does: "draws from the fewest tokens that together reach this probability",
+      does: "keeps the likeliest, up to this sum",
     },
   ];
 
@@ -122,7 +122,11 @@ window.sampler = (() => {
     const note = make("p", { className: "note" });
     note.textContent = `Recorded. The first touch loads the model (${box.dataset.megabytes} MB), which then runs on this page.`;
     const title = make("strong", {}, "A temperature below 1 favors the likeliest tokens");
-    const key = make("span", {}, "Bar: how often drawn; line: the model’s probability");
+    const key = make(
+      "span",
+      {},
+      "Bar: how often drawn. Line: the model’s probability, at temperature 1 and uncut",
+    );
     const list = make("ul", { ariaLabel: "The last texts" });
     const shares = bars((id) => turn(() => follow(id)));
     const form = sentenceForm("Beginning", input, "Write on", () => turn(write));
@@ -132,9 +136,9 @@ window.sampler = (() => {
     );
     box.append(
       form,
-      make("p", { className: "examples" }, ...offered),
       text,
       note,
+      make("p", { className: "examples" }, ...offered),
       make("p", { className: "chart-title" }, title, key),
       make(
         "div",
