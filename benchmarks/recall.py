@@ -112,7 +112,10 @@ def steps_to_learn_marked(model: nn.Module, limit: int, rate: float, n: int = 9)
         with torch.no_grad():
             guess, right = answer(torch.arange(1, n).repeat(64))
         shares = (guess.argmax(dim=-1) == right).float().view(64, n - 1).mean(dim=0).tolist()
-        learned = [min(at, step) if share >= 0.95 else at for at, share in zip(learned, shares)]
+        learned = [
+            min(at, step) if share >= 0.95 else at
+            for at, share in zip(learned, shares, strict=True)
+        ]
         if max(learned) < limit:
             break
     return learned
