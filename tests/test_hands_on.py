@@ -337,7 +337,7 @@ def test_one_length_for_two_sections(chart) -> None:
             break
         opened.tab.goto((SITE / "genindex.html").as_uri())
     assert opened.values() == ["12"]
-    assert {"12 steps in a row", "11 layers", "4 layers", "1 layer"} <= set(opened.texts())
+    assert {"11 steps", "11 layers", "4 layers", "1 layer"} <= set(opened.texts())
 
 
 def test_a_word_shows_its_lines_of_attention(chart) -> None:

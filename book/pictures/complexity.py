@@ -16,17 +16,17 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     kinds = {"self-attention": [1, 0], "recurrent": [1, 0], "convolutional": [10, 10]}
     kinds["restricted self-attention"] = [3, 6]
     columns = {  # what a curve is, and what it shows
-        "distance": [
-            "layers or steps, up to a constant (log)",
-            "Self-attention joins both ends in one layer, at any length",
-        ],
         "work": [
-            "operations of a layer, up to a constant (log)",
+            "operations, up to a constant (log)",
             "Below a length of 512, bare self-attention computes less than recurrence",
         ],
         "waiting": [
             "operations in a row, up to a constant (log)",
             "Only recurrence has to wait at every position",
+        ],
+        "distance": [
+            "layers or steps, end to end (log)",
+            "Self-attention joins both ends in one layer, at any length",
         ],
     }
     compare = alt.binding_radio(options=list(columns), name="Compare ")
@@ -102,6 +102,6 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         "restricted layer grow with n, the dilated convolution with its logarithm, self-attention "
         "not at all.",
     ).add_params(
-        alt.param("column", value="distance", bind=compare),
+        alt.param("column", value="work", bind=compare),
         *(alt.param(name, value=value) for name, value in known.items()),
     )

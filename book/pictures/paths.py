@@ -31,19 +31,18 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         for n in LENGTHS:
             path = [(position + n - 1, layer) for position, layer in way(kind, n - 1)]
             last = path[-1][1]
-            count, unit = (n, "steps in a row") if kind == "recurrent" else (last, "layers")
+            count, unit = (n - 1, "step") if kind == "recurrent" else (last, "layer")
             first = len(path) - 1 - count  # what is not counted
             counts = [str(max(0, i - first) or "") for i in range(len(path))]
             stops += [(panel, n, i, *place, counts[i]) for i, place in enumerate(path)]
             new = range(layers, last + 1)  # layers that shorter sentences do not need
             dots += [(panel, n, *place) for place in product(range(max(LENGTHS)), new)]
             layers = last + 1
-            names.append(
-                (panel, n, last, KINDS[kind], "1 layer" if count == 1 else f"{count} {unit}")
-            )
+            told = f"{count} {unit}" + "s" * (count > 1)
+            names.append((panel, n, KINDS[kind], told))
     stops = pd.DataFrame(stops, columns=["panel", "n", "order", "position", "layer", "count"])
     dots = pd.DataFrame(dots, columns=["panel", "from", "position", "layer"])
-    names = pd.DataFrame(names, columns=["panel", "n", "last", "name", "length"])
+    names = pd.DataFrame(names, columns=["panel", "n", "name", "length"])
 
     # Four panels side by side, or two above two on a phone; all in one picture, in pixels.
     sizes = {
@@ -56,8 +55,7 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
     }
     left, floor = "datum.panel % across * wide", "floor(datum.panel / across) * (high + 16) + high"
     place = {"x": f"{left} + 14 + right * datum.position", "y": f"{floor} - 36 - up * datum.layer"}
-    top = f"{floor} - 36 - up * datum.last"  # of the path
-    heads = {"x": f"{left} + 6", "y": f"{top} - 48", "below": f"{top} - 26"}
+    heads = {"x": f"{left} + 6", "y": f"{floor} - high + 12", "below": f"{floor} - high + 34"}
     foot = {"x": f"{left} + 6", "y": f"{floor} - 12", "end": f"{left} + 22 + right * (n - 1)"}
     kind = f"{list(KINDS)}[datum.panel]"
     now = lambda data, of="datum.n == n", **places: (
@@ -94,8 +92,7 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         ),
         title=alt.Title(
             "Self-attention links any two words in one layer",
-            subtitle="Lowest row: the words; each row above it is a layer; "
-            "a recurrent layer's first step reads the first word",
+            subtitle="Lowest row: the words; each row above it is a layer",
         ),
         description="Rows of dots, one above another for each layer, in four panels; in each, "
         "the path of a signal from the first word to the last is lit and counted. The recurrent "
