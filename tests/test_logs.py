@@ -140,8 +140,12 @@ def test_alignments(runs: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.slow
 def test_regularization(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(regularization, "SMALL", SMALL | {"updates": 10, "average": 1})
-    (log,) = written(regularization, "regularization.csv")
-    assert len(log) == 4 * 2
+    monkeypatch.setattr(regularization, "BEST", 10)
+    log, early = written(regularization, "regularization.csv", "regularization-early.csv")
+    assert len(log) == 4 * 2 and early["update"].tolist() == [10]
+    assert pd.read_csv("runs/early/log.csv")["update"].max() == 10 + 2 * SMALL["save_updates"]
+    (known,) = set(pd.read_csv("runs/early/log.csv")["dev_loss"].dropna().iloc[-1:])
+    assert early["perplexity"].tolist() == pytest.approx([math.exp(known)], rel=1e-3)
     for (dropout, smoothing), rows in log.groupby(["dropout", "label_smoothing"]):
         log = pd.read_csv(f"runs/{dropout}-{smoothing}/log.csv")
         assert rows["train_loss"].tolist() == log["train_loss"].tolist()

@@ -48,7 +48,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
                 sides = zip(SIDES.items(), lengths[pair].tolist(), widest.tolist(), strict=True)
                 for (side, sign), size, end in sides:
                     row = {"order": order, "batch": number, "side": side, "top": top}
-                    row["bottom"] = top + 1
+                    row["bottom"] = top + 0.8
                     for what, first, last in ("pieces", 0, size), ("padding", size, end):
                         ends = {"from": middle + sign * first, "to": middle + sign * last}
                         bars.append({**row, "what": what, "count": last - first, **ends})
@@ -71,7 +71,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     )
     across = alt.X("from:Q").title("pieces").axis(ticks).scale(domain=[-89, 89], nice=False)
     colors = alt.Scale(domain=["pieces", "padding"], range=[blue, orange])
-    pale = alt.Scale(domain=["pieces", "padding"], range=[0.75, 0.5])
+    pale = alt.Scale(domain=["pieces", "padding"], range=[0.85, 0.35])
     font = alt.ExprRef("width < 400 ? 13 : 14")
     below = alt.Chart(names).encode(across, y=alt.value(-12))
     sides = [
@@ -102,7 +102,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         usermeta={"columns": 2},
         title=alt.Title(
             f"Batching by length cuts the padding from {wasted[0]} to {wasted[1]}",
-            subtitle="A hundred pairs: blue pieces, orange padding",
+            subtitle="A hundred pairs; each block is a batch (blue: pieces, orange: padding)",
         ),
         width="container",
         height=320,
