@@ -11,7 +11,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator
-from itertools import combinations, count
+from itertools import combinations, count, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,7 +81,7 @@ MAPPED = (
 )
 SETS = 5  # random sets beside each chosen one
 PAGE = page_names("who-is-it")
-contrast, patch = PAGE["contrast"], PAGE["patch"]
+contrast, patch, reading = PAGE["contrast"], PAGE["patch"], PAGE["reading"]
 Parts = dict[str, list[tuple]]
 Nouns = dict[str, list[tuple[str, str]]]  # by gender: English and Portuguese
 
@@ -476,6 +476,29 @@ def steps(
         }  # fmt: skip
 
 
+def whole(translator: Translator, nouns: Nouns, head: str) -> Iterator[dict[str, Any]]:
+    """Whole translations in which one head alone reads of another noun, of either gender."""
+    template = Template.read()[0].english
+    ((name, *_, at),) = head_parts(translator, {"X": CROSS})[head]
+    for here, there in product("fm", repeat=2):
+        others = nouns[there] if there != here else nouns[there][1:] + nouns[there][:1]
+        rows = []
+        for (noun, _), (other, written) in zip(nouns[here], others, strict=True):
+            text = template.format(n=noun)
+            clean = translator.translate(text)
+            changes = reading(translator, name.removesuffix(".w_o:in"), at,
+                              template.format(n=other))  # fmt: skip
+            with touch(translator.model, changes):
+                found = translator.translate(text)
+            new, old = (ARTICLE.get(a.split()[0]) for a in (found, clean))
+            rows.append((new != old, written in re.findall(r"\w+", found), found == clean,
+                         {"noun": noun, "reads": other, "translation": found}))  # fmt: skip
+        article, other_noun, same, told = zip(*rows, strict=True)
+        yield {"noun": here, "reads": there, "of": len(rows), "other noun": sum(other_noun),
+               "same": sum(same), "article": interval(np.mean, np.array(article)),
+               "translations": [*told] if here != there else []}  # fmt: skip
+
+
 def which(translator: Translator, nouns: Nouns) -> Iterator[dict[str, Any]]:
     """Shares of the decoder's heads in the choice between two nouns of one gender, after "A"."""
     parts, template = head_parts(translator, {"X": CROSS}), Template.read()[0]
@@ -626,6 +649,7 @@ def main() -> None:
         "dial": lambda: dial(translator, choose, read, list(saved()["cells"][0]["chosen"])),
         "flips": lambda: flips(translator, read, means, article),
         "steps": lambda: steps(translator, read, means, article),
+        "whole": lambda: whole(translator, read, article),
         "which": lambda: which(translator, read),
         "winograd": lambda: winograd(translator, read),
         "people": lambda: people(translator),
