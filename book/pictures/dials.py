@@ -88,8 +88,8 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         )
 
     def below(line: int, first: str, other: str, **style: str | int) -> alt.Chart:
-        """Text below the dials: on a phone a longer one in the first column."""
-        of = once.transform_calculate(told=f"width < 500 && datum.column == 0 ? {first} : {other}")
+        """Text below the dials, a longer one in the first column."""
+        of = once.transform_calculate(told=f"datum.column == 0 ? {first} : {other}")
         place = alt.ExprRef(f"{radius} + {24 + 17 * line}")
         return of.mark_text(dy=place, fontSize=small, **style).encode(text="told:N")
 
@@ -104,7 +104,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         fontWeight=600,
         align="left",
     )
-    name = "datum.row == 0 ? 'fast' : 'slow'"
+    name = "(datum.row == 0 ? 'fast' : 'slow')"
     ago = "datum.step + (datum.row ? ' tokens later' : ' token later')"
     return alt.layer(
         once.mark_point(shape="circle", size=disk, filled=False, color=grey, strokeWidth=1),

@@ -33,7 +33,7 @@ def draw_units(
         added = [names[i] for i in most[:2] if i in both]
         adds = ["neither", f"more of {''.join(added)} alone", "more of both"][len(added)]
         titles[str(unit)] = f"Unit {unit} responds most to {' and '.join(two)}, and adds {adds}"
-        counts[str(unit)] = f"on: {(answers[:, unit] > 0).sum():,}"
+        counts[str(unit)] = f"on with {(answers[:, unit] > 0).sum():,} pieces"
         labels.append(f"{unit}: {', '.join(two)}")
 
         dots = {i: at(i) for i in sorted({*some, *near, *most, here})}
@@ -50,7 +50,7 @@ def draw_units(
     fields = ["unit", "piece", "answer", "likeness", "both", "side"]
     x = alt.X("answer:Q").title("how strongly it turns the unit on")
     x = x.scale(domainMin=-7.3, domainMax=alt.ExprRef("width < 400 ? 8.4 : 6.2"), nice=False)
-    y = alt.Y("likeness:Q").title("cosine of its embedding and what the unit adds")
+    y = alt.Y("likeness:Q").title("likeness to what the unit adds (cosine)")
     y = y.scale(domain=[-0.3, 0.6], nice=False)
     seen = alt.Chart(pd.DataFrame(rows, columns=fields)).transform_filter("datum.unit == unit")
     seen = seen.encode(
@@ -64,12 +64,12 @@ def draw_units(
             y, x2=alt.datum(9), y2=alt.datum(0.6)
         ),
         zero.mark_rule(color=gray),
-        zero.mark_text(align="right", dx=-8, y=12, fontSize=13, text="← off"),
+        zero.mark_text(align="right", dx=-8, y=12, fontSize=13, text="off"),
         zero.mark_text(
-            align="left", dx=8, y=12, fontSize=13, text=alt.expr(f"{counts}[unit] + ' →'")
+            align="left", dx=8, y=12, fontSize=13, text=alt.expr(f"{counts}[unit]")
         ),
         zero.mark_text(
-            align="right", dx=-8, y=12, fontSize=13, color=blue, text="on and added"
+            align="right", dx=-8, y=12, fontSize=13, color=blue, text="turns it on, and is added"
         ).encode(x=alt.value(alt.ExprRef("width"))),
         seen.mark_circle().encode(
             color=both(blue, gray),
