@@ -60,8 +60,9 @@ def run(runs: Path, rows: str, factor: float, seed: int) -> dict[str, Any]:
     if UPDATES not in losses():
         train(config, resume=True, build=BUILD[rows])
     matrix = load_file(out / "model.safetensors")["src_embed.0.lut.weight"]  # the shared one
+    length = round(float(matrix.norm(dim=1).mean()), 3)
     return {
-        "rows": rows, "factor": factor, "seed": seed, "row_length": round(float(matrix.norm(dim=1).mean()), 3),
+        "rows": rows, "factor": factor, "seed": seed, "row_length": length,
         "early_loss": float(losses()[UPDATES // 2]), "dev_loss": float(losses()[UPDATES]),
     }  # fmt: skip
 

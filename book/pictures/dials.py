@@ -7,7 +7,6 @@ from torch import Tensor
 
 from book import charts
 
-
 FAR = 100  # tokens, in which a slow hand turns as far as a fast one in a single token
 
 

@@ -65,9 +65,7 @@ def draw_units(
         ),
         zero.mark_rule(color=gray),
         zero.mark_text(align="right", dx=-8, y=12, fontSize=13, text="off"),
-        zero.mark_text(
-            align="left", dx=8, y=12, fontSize=13, text=alt.expr(f"{counts}[unit]")
-        ),
+        zero.mark_text(align="left", dx=8, y=12, fontSize=13, text=alt.expr(f"{counts}[unit]")),
         zero.mark_text(
             align="right", dx=-8, y=12, fontSize=13, color=blue, text="turns it on, and is added"
         ).encode(x=alt.value(alt.ExprRef("width"))),
