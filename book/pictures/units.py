@@ -33,7 +33,7 @@ def draw_units(
         added = [names[i] for i in most[:2] if i in both]
         adds = ["neither", f"more of {''.join(added)} alone", "more of both"][len(added)]
         titles[str(unit)] = f"Unit {unit} responds most to {' and '.join(two)}, and adds {adds}"
-        counts[str(unit)] = f"on with {(answers[:, unit] > 0).sum():,} pieces"
+        counts[str(unit)] = f"on: {(answers[:, unit] > 0).sum():,}"
         labels.append(f"{unit}: {', '.join(two)}")
 
         dots = {i: at(i) for i in sorted({*some, *near, *most, here})}
@@ -67,7 +67,7 @@ def draw_units(
         zero.mark_text(align="right", dx=-8, y=12, fontSize=13, text="off"),
         zero.mark_text(align="left", dx=8, y=12, fontSize=13, text=alt.expr(f"{counts}[unit]")),
         zero.mark_text(
-            align="right", dx=-8, y=12, fontSize=13, color=blue, text="turns it on, and is added"
+            align="right", dx=-8, y=12, fontSize=13, color=blue, text="on and added"
         ).encode(x=alt.value(alt.ExprRef("width"))),
         seen.mark_circle().encode(
             color=both(blue, gray),
