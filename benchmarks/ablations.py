@@ -2,15 +2,14 @@
 
 `python -m benchmarks.ablations MODEL SOURCE TARGET --out FILE` reads two files of 1,000 lines. A
 row of the table has the layer and the head (from 1; 0 for the whole model), what replaces its
-output, and how many translations change: of the eight sentences with "make" on the page of the
-figures, of its eight with other verbs, and of 60 others; `facilitando` says whether the first
-sentence still becomes "Facilitando". For the means, which are over all positions of 400 further
-sentences, there is also the loss in nats per piece on the first 400 reference translations.
+output, and how many translations change: of the first eight sentences with "make" on the page of
+the figures, of its other eight (which had other verbs when the log was written), and of 60 others;
+`facilitando` says whether the first sentence still becomes "Facilitando". For the means, which are
+over all positions of 400 further sentences, there is also the loss in nats per piece on the first
+400 reference translations.
 """
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,25 +19,16 @@ from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.progress import progress_bar
 from annotated.machinery.scoring import likelihood
 from annotated.machinery.translator import Translator
-from benchmarks.logs import files_parser, write_log
+from benchmarks.logs import files_parser, page_names, write_log
 from benchmarks.switches import KINDS, mean_outputs
 
-PAGE = Path(__file__).resolve().parent.parent / "chapters" / "attention-visualizations.md"
-
-
-def page_sentences() -> tuple[list[str], list[str]]:
-    """The sentences of the page with "make", and those with other verbs."""
-    found = re.search(r'^KIND = """\n(.+?)^"""', PAGE.read_text(encoding="utf-8"), re.M | re.S)
-    assert found is not None
-    lines = [line.split(": ") for line in found[1].splitlines()]
-    with_make = [text for name, text in lines if name.startswith("make")]
-    return with_make, [text for name, text in lines if not name.startswith("make")]
+SENTENCES = page_names("attention-visualizations", "SENTENCES")["SENTENCES"].strip().splitlines()
 
 
 def changes(translator: Translator, source: list[str], target: list[str]) -> Iterator[dict]:
     """The rows of the table."""
     means = mean_outputs(translator, source[600:])
-    sets = dict(zip(("make", "verbs"), page_sentences(), strict=True)) | {"others": source[400:460]}
+    sets = {"make": SENTENCES[:8], "verbs": SENTENCES[8:], "others": source[400:460]}
 
     def loss() -> float:
         found = likelihood(translator, source[:400], target[:400])

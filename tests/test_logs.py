@@ -19,7 +19,15 @@ from annotated.machinery.files import resource_path
 from annotated.machinery.runs.trainer import train
 from annotated.machinery.scoring import evaluate
 from annotated.training import TrainingConfig
-from benchmarks import alignments, bleu_settings, change, fine_tuning, parsing, regularization
+from benchmarks import (
+    alignments,
+    bleu_settings,
+    change,
+    fine_tuning,
+    parsing,
+    regularization,
+    scale,
+)
 
 SMALL = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "warmup": 20, "updates": 30,
          "src_tokens": 120, "tgt_tokens": 120, "save_updates": 10, "log_updates": 5}  # fmt: skip
@@ -168,6 +176,20 @@ def test_change(monkeypatch: pytest.MonkeyPatch):
     assert (long["factor"] == long["variant"].map(best)).all()
     assert long["dev_loss"].nunique() == len(long)  # each part and each seed changes the run
     again = change.change(Path("runs"))  # all runs are there
+    assert again["dev_loss"].tolist() == log["dev_loss"].tolist()
+
+
+@pytest.mark.slow
+def test_scale(monkeypatch: pytest.MonkeyPatch):
+    small = {key: value for key, value in SMALL.items() if key != "updates"}
+    monkeypatch.setattr(scale, "SMALL", small | {"average": 1, "data": "multi30k-en-de"})
+    monkeypatch.setattr(scale, "UPDATES", 10)
+    (log,) = written(scale, "scale.csv")
+    assert len(log) == len(scale.RUNS) * len(scale.BUILD)
+    assert log["dev_loss"].nunique() == len(log)  # each kind, rate and seed changes the run
+    lengths = log.groupby("rows")["row_length"].mean()
+    assert lengths["no factor, long rows"] > 3 * lengths.drop("no factor, long rows").max()
+    again = scale.scale(Path("runs"))  # all runs are there
     assert again["dev_loss"].tolist() == log["dev_loss"].tolist()
 
 

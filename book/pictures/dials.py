@@ -1,16 +1,17 @@
 """The positional encoding as the hands of clocks, for section 3.5."""
 
 import math
-from typing import Any
 
 import altair as alt
 from torch import Tensor
 
 from book import charts
 
+FAR = 100  # tokens, in which a slow hand turns as far as a fast one in a single token
+
 
 def draw_hands(table: Tensor) -> alt.LayerChart:
-    """Eight dials with a hand for a position and one for a position k later.
+    """Eight dials with a hand for a position and one for a later position.
 
     table: (positions, 16), the encodings of positions from 0 on
     """
@@ -24,21 +25,23 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         for pos, row in enumerate(table.tolist())
     ]
     pos = charts.slider("pos", 44, 0, 60, 1, "Position")
-    k = charts.slider("k", 1, 0, len(table) - 61, 1, "Offset k")
     blue, orange, *_, grey = charts.PALETTE
     color = alt.Color("hand:N", legend=None)
-    color = color.scale(domain=["position", "k later"], range=[blue, orange])
+    color = color.scale(domain=["position", "later"], range=[blue, orange])
     low = alt.ExprRef("width < 500 ? -0.5 : -1.15")  # room for names of the rows
 
-    def dials(at: Any) -> alt.Chart:
+    def dials(fast: str, slow: str) -> alt.Chart:
+        """The upper four at one position, the lower four at another."""
         return (
             alt.Chart()
-            .transform_filter(alt.datum.position == at)
+            .transform_filter(f"datum.position == {fast} || datum.position == {slow}")
             .transform_flatten(["pair", "angle"])
+            .transform_filter(f"datum.position == (datum.pair < 4 ? {fast} : {slow})")
             .transform_calculate(
                 column="datum.pair % 4",
                 row="floor(datum.pair / 4)",
-                turned="k * pow(10000, -datum.pair / 8)",
+                step=f"datum.row ? {FAR} : 1",
+                turned="datum.step * pow(10000, -datum.pair / 8)",
                 end="datum.angle * PI / 180",
                 begin="datum.end - datum.turned % (2 * PI)",
                 degrees="datum.turned * 180 / PI % 360",
@@ -51,7 +54,8 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
             )
         )
 
-    once, here, later = (dials(at) for at in (0, pos, pos + k))
+    once, here = dials("0", "0"), dials("pos", "pos")
+    later = dials("(pos + 1)", f"(pos + {FAR})")
     radius = "(width < 500 ? width / 8 - 5 : 52)"
     disk = alt.ExprRef(f"pow(2 * {radius}, 2)")
     small = alt.ExprRef("width < 500 ? 12 : 13")
@@ -70,7 +74,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         aside = f"max(abs({near}), 0.6) * ({near} < 0 ? -0.5 : 0.5)"
         tip = f"(datum.end - {near} / 2 + {sign} * {aside})"
         return (
-            later.transform_filter("datum.pair == 0")
+            later.transform_filter("datum.column == 0")
             .transform_calculate(said=f"width < 500 ? '' : {said}")
             .mark_text(
                 dx=alt.ExprRef(f"({radius} + 16) * sin{tip}"),
@@ -83,13 +87,12 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         )
 
     def below(line: int, first: str, other: str, **style: str | int) -> alt.Chart:
-        """Text below the dials: on a phone a longer one in the first column."""
-        of = once.transform_calculate(told=f"width < 500 && datum.column == 0 ? {first} : {other}")
+        """Text below the dials, a longer one in the first column."""
+        of = once.transform_calculate(told=f"datum.column == 0 ? {first} : {other}")
         place = alt.ExprRef(f"{radius} + {24 + 17 * line}")
         return of.mark_text(dy=place, fontSize=small, **style).encode(text="told:N")
 
-    size = "format(datum.degrees, datum.degrees < 10 && k ? '.2r' : ',.0f') + '°'"
-    added = f"'+' + k + ': ' + {size}"
+    size = "format(datum.degrees, datum.degrees < 10 ? '.2r' : ',.0f') + '°'"
     wave = "'turn: ' + datum.wave + (datum.row ? '' : ' tokens')"
     left = alt.ExprRef("width < 500 ? -width / 8 : -width * 1.15 / 4.65")
     first = once.transform_filter("datum.column == 0")
@@ -100,37 +103,35 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         fontWeight=600,
         align="left",
     )
-    lines = (
-        first.transform_calculate(told=f"width < 500 ? '' : {told}")
-        .mark_text(dx=left, dy=76 + 17 * line, fontSize=13, align="left", color=color)
-        .encode(text="told:N")
-        for line, (told, color) in enumerate(
-            [("'from blue to orange'", orange), ("'tokens in a full turn'", grey)]
-        )
-    )
+    name = "(datum.row == 0 ? 'fast' : 'slow')"
+    ago = "datum.step + (datum.row ? ' tokens later' : ' token later')"
     return alt.layer(
         once.mark_point(shape="circle", size=disk, filled=False, color=grey, strokeWidth=1),
         later.mark_arc(
             radius=0, radius2=alt.ExprRef(f"{radius} - 2"), color=orange, opacity=0.25
         ).encode(theta=alt.Theta("begin:Q", scale=None, stack=None), theta2="end:Q"),
-        hand(later, "k later", 0.06),  # wider, so that both are seen when they coincide
+        hand(later, "later", 0.03),
         hand(here, "position", 0.03),
         once.mark_point(size=50, opacity=1, color=grey),
         number("pos", -1, blue),
-        number("pos + k", 1, orange),
-        below(0, added, size, color=orange, fontWeight=600),
+        number("pos + datum.step", 1, orange),
+        below(0, size, size, color=orange, fontWeight=600),
         below(1, wave, "datum.wave"),
-        *lines,
-        rows.encode(text=alt.condition("datum.row == 0", alt.value("fast"), alt.value("slow"))),
+        rows.transform_calculate(told=f"{name} + (width < 500 ? ': ' + {ago} : '')").encode(
+            text="told:N"
+        ),
+        rows.transform_calculate(told=f"width < 500 ? '' : {ago}")
+        .mark_text(dx=left, dy=20, fontSize=13, align="left", color=orange)
+        .encode(text="told:N"),
         data=alt.Data(values=hands),
         title=alt.TitleParams(
             "Fast hands distinguish neighbors, slow hands distant positions",
-            subtitle="Blue: the position. Orange: k tokens later",
+            subtitle="Eight of a position’s hands, in blue, and those of a later one, in orange",
         ),
-        description="Eight dials with two hands each, one for the position and one for the "
-        "position k later. The first hand makes a full turn in about 6 tokens, each next one in "
-        "three times as many, the last in about 20,000. In each dial the angle between the two "
-        "hands depends on k and not on the position.",
+        description="Eight dials with two hands each, one for the position and one for a later "
+        "one: 1 token later in the upper row, 100 in the lower. From left to right, both rows turn "
+        "by 57, 18, 5.7 and 1.8 degrees, whatever the position. The first hand makes a full turn "
+        "in about 6 tokens, each next one in three times as many, the last in about 20,000.",
         width="container",
         height=340,
-    ).add_params(pos, k)
+    ).add_params(pos)

@@ -148,7 +148,7 @@ def draw_rows(
         .add_params(read),
         title=alt.TitleParams(
             alt.expr(f"{titles}[read_row]"),
-            subtitle=f"A few of {size:,} rows and {matrix.size(1)} columns; dark: large numbers",
+            subtitle=f"A few of {size:,} rows and {matrix.size(1)} columns; the darker, the larger",
         ),
         description="One matrix, with a row for each piece of a vocabulary. The row of the piece "
         "that is read goes into the encoder and decoder layers. What they return is compared with "

@@ -50,7 +50,7 @@ def draw_units(
     fields = ["unit", "piece", "answer", "likeness", "both", "side"]
     x = alt.X("answer:Q").title("how strongly it turns the unit on")
     x = x.scale(domainMin=-7.3, domainMax=alt.ExprRef("width < 400 ? 8.4 : 6.2"), nice=False)
-    y = alt.Y("likeness:Q").title("cosine of its embedding and what the unit adds")
+    y = alt.Y("likeness:Q").title("likeness to what the unit adds (cosine)")
     y = y.scale(domain=[-0.3, 0.6], nice=False)
     seen = alt.Chart(pd.DataFrame(rows, columns=fields)).transform_filter("datum.unit == unit")
     seen = seen.encode(
@@ -64,10 +64,8 @@ def draw_units(
             y, x2=alt.datum(9), y2=alt.datum(0.6)
         ),
         zero.mark_rule(color=gray),
-        zero.mark_text(align="right", dx=-8, y=12, fontSize=13, text="← off"),
-        zero.mark_text(
-            align="left", dx=8, y=12, fontSize=13, text=alt.expr(f"{counts}[unit] + ' →'")
-        ),
+        zero.mark_text(align="right", dx=-8, y=12, fontSize=13, text="off"),
+        zero.mark_text(align="left", dx=8, y=12, fontSize=13, text=alt.expr(f"{counts}[unit]")),
         zero.mark_text(
             align="right", dx=-8, y=12, fontSize=13, color=blue, text="on and added"
         ).encode(x=alt.value(alt.ExprRef("width"))),
