@@ -580,7 +580,10 @@
     const status = make("p", { className: "visually-hidden", role: "status" }); // speaks at the end only
     let [model, parts, opening, latest] = [null, null, null, 0];
 
-    note.before(result);
+    if (show === "translator") {
+      const language = new Intl.DisplayNames(["en"], { type: "language" }).of(to);
+      box.querySelector("form").after(make("div", { className: "sentence" }, language, result));
+    } else note.before(result);
     box.append(status);
     input.oninput = () => model && run();
 
