@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 from contents import CHAPTERS
@@ -19,8 +19,6 @@ from torch.distributed.run import get_args_parser
 
 import annotated
 from annotated.machinery.cli.main import _parse
-from annotated.machinery.runs.logs import read_log
-from annotated.training import TrainingConfig
 
 PAGE = (CHAPTERS / "machinery" / "your-own-translator.md").read_text(encoding="utf-8")
 
