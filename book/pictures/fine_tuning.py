@@ -51,7 +51,7 @@ def draw_gains(
         rows.transform_filter(
             (alt.datum.test == "general") & (alt.datum.arm == arm) & (alt.datum.pairs == pairs)
         )
-        .mark_text(align="left", dx=10, yOffset=5, fontSize=13, fontWeight=600)
+        .mark_text(align="left", dx=6, yOffset=6, fontSize=13, fontWeight=600)
         .encode(across("change"), text="name")
         for arm, pairs in zip(NAMES, (middle, most), strict=True)
     ]
