@@ -51,9 +51,9 @@ def draw_gains(
         rows.transform_filter(
             (alt.datum.test == "general") & (alt.datum.arm == arm) & (alt.datum.pairs == pairs)
         )
-        .mark_text(align="left", dx=aside, yOffset=6, fontSize=13, fontWeight=600)
+        .mark_text(align="left", dx=aside, yOffset=5, fontSize=13, fontWeight=600)
         .encode(across("change"), text="name")
-        for arm, pairs, aside in zip(NAMES, (middle, most), (6, 11), strict=True)
+        for arm, pairs, aside in zip(NAMES, (middle, most), (6, 18), strict=True)
     ]
     equal = alt.Chart(pd.DataFrame({"x": [0]})).mark_rule().encode(across("x"))
     scores = means.assign(**{test: means[test] + score for test, score in start.items()})
