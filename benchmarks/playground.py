@@ -31,7 +31,7 @@ const { MOST, STREAK, EXPERIMENTS } = playground;
 TRAIN = """
 const trainer = new Trainer(given), found = [];
 let streak = 0, solved = null;
-while (trainer.updates < MOST) {
+while (trainer.updates < (given.updates ?? MOST)) {
   found.push(trainer.step());
   streak = found.at(-1).right === trainer.settings.batch ? streak + 1 : 0;
   if (streak === STREAK) solved ??= trainer.updates;
@@ -90,6 +90,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20, help="number of seeds (default: 20)")
     text = "multiplies the learning rate of equation 3 (default: 1)"
     parser.add_argument("--factor", type=float, default=1, help=text)
+    parser.add_argument("--updates", type=int, help="length of a run (default: the page's, 400)")
     parser.add_argument("--only", nargs="+", help="names of comparisons (default: all)")
     options = parser.parse_args()
     if options.first:
@@ -97,6 +98,7 @@ def main() -> None:
         return
     experiments = json.loads(run("console.log(JSON.stringify(EXPERIMENTS));"))
     rate = {"factor": options.factor} if options.factor != 1 else {}
+    rate |= {"updates": options.updates} if options.updates else {}
     wanted = [
         (name, model, both | own | rate, seed)
         for name, (both, *sides) in experiments.items()

@@ -1,5 +1,5 @@
-"""What the page "Your own translator" shows and does not run: the service, the callback, the script
-for a cluster."""
+"""What the page "Your own translator" shows and does not run: the service, the script for a
+cluster."""
 
 import asyncio
 import importlib
@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 from contents import CHAPTERS
@@ -19,8 +19,6 @@ from torch.distributed.run import get_args_parser
 
 import annotated
 from annotated.machinery.cli.main import _parse
-from annotated.machinery.runs.logs import read_log
-from annotated.training import TrainingConfig
 
 PAGE = (CHAPTERS / "machinery" / "your-own-translator.md").read_text(encoding="utf-8")
 
@@ -29,26 +27,6 @@ def block(language: str) -> str:
     """The only block of the page in a language."""
     (found,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     return found
-
-
-@pytest.mark.slow
-def test_the_callback_sends_each_row_of_the_log(config: TrainingConfig, monkeypatch):
-    sent: list[tuple[int, dict]] = []
-
-    class Run:
-        def log(self, row: dict, step: int) -> None:
-            sent.append((step, row))
-
-    begun = []
-    stand_in = SimpleNamespace(init=lambda **options: begun.append(options) or Run())
-    monkeypatch.setitem(sys.modules, "wandb", stand_in)
-    monkeypatch.setattr(annotated, "preset", lambda name: config)
-    exec(block("python"), {})
-    rows = read_log(Path(config.out) / "log.csv")
-    assert [step for step, _ in sent] == [int(row["update"]) for row in rows]
-    assert [str(row["train_loss"]) for _, row in sent] == [row["train_loss"] for row in rows]
-    (options,) = begun
-    assert options["config"]["d_model"] == config.d_model
 
 
 def test_the_script_for_a_cluster_starts_one_torchrun_on_each_machine(tmp_path: Path):

@@ -20,12 +20,10 @@ def draw_ratios(
     title: str,
     ticks: list[float],
     bold: list[str],
-    note: dict[str, str] | None = None,
 ) -> alt.LayerChart:
     """Medians of ratios with their intervals; to the right of 1, our model is faster.
 
     bold: the rows that the title names
-    note: what the line of a row shows, if not the interval
     """
     others = table[table["contender"] != "annotated"].assign(
         group=lambda t: t["setting"].map(SETTINGS),
@@ -36,7 +34,6 @@ def draw_ratios(
     )
     others.loc[others["to"] < 1, "clearly"] = "faster"
     others["told"] = others["row"].isin(bold)
-    others["note"] = others["row"].map(note or {}).fillna("")
     groups = {
         g: list(of.sort_values("ratio")["name"]) for g, of in others.groupby("group", sort=False)
     }
@@ -62,7 +59,6 @@ def draw_ratios(
         equal.mark_rule(strokeDash=[4, 4]),
         *sides,
         equal.mark_text(**right).encode(**head),
-        rows.mark_text(align="right", dx=-8, fontSize=13).encode(across("from"), text="note"),
         marks.mark_rule(strokeWidth=2).encode(across("from"), x2="to:Q"),
         marks.mark_point(filled=True, size=80, opacity=1).encode(
             across("ratio").title(None).axis(orient="top", values=ticks, format="~g", grid=False)

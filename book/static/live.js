@@ -559,7 +559,8 @@
       run();
     };
     const offer = (textContent) => button({ textContent, onclick: () => take(textContent) });
-    const offered = examples.length > 1 ? examples.map(offer) : [];
+    const isShown = box.dataset.show === "translator"; // the first, with its translation
+    const offered = examples.length > 1 ? examples.slice(Number(isShown)).map(offer) : [];
     const others = make("p", { className: "examples" }, ...offered);
     const pair = `${language.of(from)} to ${language.of(to)}`;
     Object.assign(box, { role: "group", ariaLabel: `A model that runs on this page, ${pair}` });
@@ -580,7 +581,10 @@
     const status = make("p", { className: "visually-hidden", role: "status" }); // speaks at the end only
     let [model, parts, opening, latest] = [null, null, null, 0];
 
-    note.before(result);
+    if (show === "translator") {
+      const language = new Intl.DisplayNames(["en"], { type: "language" }).of(to);
+      box.querySelector("form").after(make("div", { className: "sentence" }, language, result));
+    } else note.before(result);
     box.append(status);
     input.oninput = () => model && run();
 

@@ -210,7 +210,8 @@ window.playground = (() => {
   // Losses of both models against updates: each has its name where it ends, and is marked where the
   // task is solved.
   function makeCurves() {
-    const [width, height, left, right] = [innerWidth < 577 ? 324 : 710, 170, 18, 60];
+    const [width, height] = innerWidth < 577 ? [324, 170] : [710, 220];
+    const [left, right] = [18, 60];
     const [top, bottom, most] = [26, 20, 2.6];
     const grid = shape("g");
     const lines = [0, 1].map(() => shape("g", { class: "curve" }));
@@ -547,7 +548,7 @@ window.playground = (() => {
       .querySelector(".lanes")
       ?.replaceChildren(
         make("span", { textContent: "solved at update" }),
-        shape("svg", axis, ...[0, MOST / 2, MOST].map(tick)),
+        shape("svg", axis, ...[0, 1, 2, 3, 4].map((i) => tick((i * MOST) / 4))),
         make("span", { textContent: "of 20" }),
         make("strong", { textContent: "Model A, all parts" }),
         ...lane(Object.values(recorded.solved)[0].A),
