@@ -198,3 +198,11 @@ def test_the_log_has_twenty_seeds_of_both_models(playground: dict) -> None:
     for (name, model), rows in table.groupby(["comparison", "model"]):
         both, *sides = playground["EXPERIMENTS"][name]
         assert {*rows["settings"]} == {json.dumps(both | sides["AB".index(model)])}
+
+
+def test_each_comparison_says_how_many_seeds_of_model_b_solve_the_task() -> None:
+    table = pd.read_csv(RESULTS)
+    solved = table[table["model"] == "B"].groupby("comparison")["solved"].count()
+    text = (CHAPTERS / "train-here.md").read_text(encoding="utf-8")
+    said = re.findall(r"^### (.+)\n\nSolved by (\d+) of 20", text, re.MULTILINE)
+    assert {name.lower().replace(" ", "-"): int(n) for name, n in said} == solved.to_dict()
