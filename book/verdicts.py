@@ -247,6 +247,7 @@ def story(entries: list[Entry]) -> str:
     """How many claims differ, and which and how, each linked to its cell."""
     paper = [entry for entry in entries if not entry.own]
     differ = [entry for entry in paper if entry.verdict.verdict == "differs"]
+    counts = totals(paper)
 
     def row(entry: Entry) -> str:
         told = entry.verdict
@@ -256,8 +257,9 @@ def story(entries: list[Entry]) -> str:
 
     return (
         '<div class="scoreboard"><p class="chart-title"><strong>A computation or the paper itself '
-        f"contradicts {len(differ)} of the paper’s {len(paper)} claims</strong>: "
-        '<a href="claims.html">all verdicts</a></p>'
+        f"contradicts {len(differ)} of the paper’s {len(paper)} claims</strong> "
+        f"<span>{counts['hold']} hold, and {counts['undecided']} are undecided: "
+        '<a href="claims.html">all verdicts</a></span></p>'
         f"<details><summary>Which {len(differ)} differ</summary>"
         f"<ul>{''.join(map(row, differ))}</ul></details></div>"
     )
