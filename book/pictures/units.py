@@ -71,7 +71,7 @@ def draw_units(
         ).encode(x=alt.value(alt.ExprRef("width"))),
         seen.mark_circle().encode(
             color=both(blue, gray),
-            opacity=alt.condition("datum.side", alt.value(1), alt.value(0.35)),
+            opacity=alt.condition("datum.side || datum.answer > 0", alt.value(1), alt.value(0.35)),
             size=both(130, 30),
             tooltip=["piece", "answer", "likeness"],
         ),
