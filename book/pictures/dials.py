@@ -94,7 +94,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
 
     size = "format(datum.degrees, datum.degrees < 10 ? '.2r' : ',.0f') + '°'"
     wave = "datum.wave + ' tokens'"
-    turn = f"(width < 500 ? 'turn: ' : '') + {wave}"
+    turn = f"(width < 500 && !datum.row ? 'turn: ' : '') + {wave}"
     left = alt.ExprRef("width < 500 ? -width / 8 : -width * 1.15 / 4.65")
     first = once.transform_filter("datum.column == 0")
     rows = first.mark_text(
