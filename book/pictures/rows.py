@@ -148,11 +148,12 @@ def draw_rows(
         .add_params(read),
         title=alt.TitleParams(
             alt.expr(f"{titles}[read_row]"),
-            subtitle=f"A few of {size:,} rows and {matrix.size(1)} columns; pale: negative, dark: positive",
+            subtitle=f"A few of {size:,} rows and {matrix.size(1)} columns; pale: negative, "
+            "dark: positive",
         ),
         description="One matrix, with a row for each token of a vocabulary. The row of the "
-        "token that is read goes into the encoder and decoder layers. What they return is compared with "
-        "every row, and bars show the probabilities of the next token.",
+        "token that is read goes into the encoder and decoder layers. What they return is compared "
+        "with every row, and bars show the probabilities of the next token.",
         width="container",
         height=113 + 27 * (len(names) + 1),
     ).add_params(*(alt.param(name, expr=expr) for name, expr in sizes.items()))
