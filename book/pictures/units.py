@@ -83,7 +83,8 @@ def draw_units(
         ),
         title=alt.TitleParams(
             alt.expr(f"{titles}[unit]"),
-            subtitle=f"A dot: one of {len(names):,} pieces in place of “bicycle” (about 170 drawn)",
+            subtitle="A dot: a piece in place of “bicycle”; drawn: the top ten of both axes and 150 "
+            "random ones",
         ),
         width="container",
         height=270,
