@@ -83,8 +83,8 @@ def draw_units(
         ),
         title=alt.TitleParams(
             alt.expr(f"{titles}[unit]"),
-            subtitle="A dot: a piece in place of “bicycle”; drawn: the top ten of both axes and 150 "
-            "random ones",
+            subtitle="A dot: a piece in place of “bicycle”; drawn: the top ten of both axes and "
+            "150 random ones",
         ),
         width="container",
         height=270,
