@@ -279,8 +279,8 @@ def test_what_turns_a_unit_on_and_what_it_adds(chart) -> None:
 
 
 @torch.no_grad()
-def test_one_matrix_reads_a_piece_and_scores_the_next(chart) -> None:
-    opened = chart("3-4-embeddings-softmax", "Last piece read")
+def test_one_matrix_reads_a_token_and_scores_the_next(chart) -> None:
+    opened = chart("3-4-embeddings-softmax", "Last token read")
     tokenizer, model = translator().tokenizer, translator().model
     source = torch.tensor(encode_source(tokenizer, ["A man is riding a bicycle."]))
     target = torch.tensor(encode_target(tokenizer, ["Ein Mann fährt Fahrrad."]))

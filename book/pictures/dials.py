@@ -93,7 +93,8 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         return of.mark_text(dy=place, fontSize=small, **style).encode(text="told:N")
 
     size = "format(datum.degrees, datum.degrees < 10 ? '.2r' : ',.0f') + '°'"
-    wave = "'turn: ' + datum.wave + (datum.row ? '' : ' tokens')"
+    wave = "datum.wave + ' tokens'"
+    turn = f"(width < 500 && !datum.row ? 'turn: ' : '') + {wave}"
     left = alt.ExprRef("width < 500 ? -width / 8 : -width * 1.15 / 4.65")
     first = once.transform_filter("datum.column == 0")
     rows = first.mark_text(
@@ -116,12 +117,15 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         number("pos", -1, blue),
         number("pos + datum.step", 1, orange),
         below(0, size, size, color=orange, fontWeight=600),
-        below(1, wave, "datum.wave"),
+        below(1, turn, wave),
         rows.transform_calculate(told=f"{name} + (width < 500 ? ': ' + {ago} : '')").encode(
             text="told:N"
         ),
         rows.transform_calculate(told=f"width < 500 ? '' : {ago}")
         .mark_text(dx=left, dy=20, fontSize=13, align="left", color=orange)
+        .encode(text="told:N"),
+        rows.transform_calculate(told="width < 500 ? '' : 'a full turn takes'")
+        .mark_text(dx=left, dy=alt.ExprRef(f"{radius} + 41"), fontSize=13, align="left")
         .encode(text="told:N"),
         data=alt.Data(values=hands),
         title=alt.TitleParams(

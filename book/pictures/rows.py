@@ -1,4 +1,4 @@
-"""One matrix that turns pieces into vectors, and vectors into probabilities, for section 3.4."""
+"""One matrix that turns tokens into vectors, and vectors into probabilities, for section 3.4."""
 
 import altair as alt
 import pandas as pd
@@ -12,12 +12,12 @@ COLUMNS = 24  # of the matrix; half of them on a phone
 def draw_rows(
     names: list[str], matrix: Tensor, out: Tensor, probabilities: Tensor, size: int
 ) -> alt.LayerChart:
-    """A piece that is read selects a row; what the layers return is compared with every row.
+    """A token that is read selects a row; what the layers return is compared with every row.
 
     names: of the rows; the first ones are read, one after the other
     matrix: (rows, d_model)
-    out: (steps, d_model), what the layers return for each piece that is read
-    probabilities: (steps, rows), of the next piece
+    out: (steps, d_model), what the layers return for each token that is read
+    probabilities: (steps, rows), of the next token
     size: how many rows there are
     """
     shade = lambda part: (part[:, :COLUMNS] / part.std() / 4 + 0.5).clamp(0.02, 1).tolist()
@@ -45,7 +45,7 @@ def draw_rows(
     # All in one picture, in pixels: the layers, what they return, and below it the rows.
     sizes = {
         "left": "width < 500 ? 110 : 136",
-        "right": "width - (width < 500 ? 142 : 230)",
+        "right": "width * 0.58",
         "cell": f"(right - left) / (width < 500 ? {COLUMNS // 2} : {COLUMNS})",
         "here": "125 + 27 * read_row",
     }
@@ -77,7 +77,7 @@ def draw_rows(
     now = lambda **places: made(likely, "datum.step == read_row", **places)
     bar = {"x": "right + 15", "x2": "right + 15 + datum.p * (width - right - 59)"}
     bold = lambda of: {"fontSize": 14, "fontWeight": alt.ExprRef(f"{of} ? 700 : 400")}
-    menu = alt.binding_select(options=steps, labels=names[: len(out)], name="Last piece read ")
+    menu = alt.binding_select(options=steps, labels=names[: len(out)], name="Last token read ")
     read = alt.selection_point(
         name="read",
         fields=["row"],
@@ -104,8 +104,8 @@ def draw_rows(
         shaded("datum.kind == 'out' && datum.row == read_row", "75", blue),
         says(
             alt.ExprRef(
-                "width < 500 ? '③ next piece: dot\\nproducts, softmax' : "
-                "'③ probability of the next\\npiece: dot products, softmax'"
+                "width < 500 ? '③ next token: dot\\nproducts, softmax' : "
+                "'③ probability of the next\\ntoken: dot products, softmax'"
             ),
             "right + 10",
             "80",
@@ -148,11 +148,12 @@ def draw_rows(
         .add_params(read),
         title=alt.TitleParams(
             alt.expr(f"{titles}[read_row]"),
-            subtitle=f"A few of {size:,} rows and {matrix.size(1)} columns; the darker, the larger",
+            subtitle=f"A few of {size:,} rows and {matrix.size(1)} columns; pale: negative, "
+            "dark: positive",
         ),
-        description="One matrix, with a row for each piece of a vocabulary. The row of the piece "
-        "that is read goes into the encoder and decoder layers. What they return is compared with "
-        "every row, and bars show the probabilities of the next piece.",
+        description="One matrix, with a row for each token of a vocabulary. The row of the "
+        "token that is read goes into the encoder and decoder layers. What they return is compared "
+        "with every row, and bars show the probabilities of the next token.",
         width="container",
         height=113 + 27 * (len(names) + 1),
     ).add_params(*(alt.param(name, expr=expr) for name, expr in sizes.items()))

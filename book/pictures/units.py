@@ -71,7 +71,7 @@ def draw_units(
         ).encode(x=alt.value(alt.ExprRef("width"))),
         seen.mark_circle().encode(
             color=both(blue, gray),
-            opacity=alt.condition("datum.side", alt.value(1), alt.value(0.35)),
+            opacity=alt.condition("datum.side || datum.answer > 0", alt.value(1), alt.value(0.35)),
             size=both(130, 30),
             tooltip=["piece", "answer", "likeness"],
         ),
@@ -83,7 +83,8 @@ def draw_units(
         ),
         title=alt.TitleParams(
             alt.expr(f"{titles}[unit]"),
-            subtitle=f"A dot: one of {len(names):,} pieces in place of “bicycle” (about 170 drawn)",
+            subtitle="A dot: a piece in place of “bicycle”; drawn: the top ten of both axes and "
+            "150 random ones",
         ),
         width="container",
         height=270,
