@@ -68,6 +68,11 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     equal = alt.Chart(pd.DataFrame({"what": ["length = width = 512"]}))
     equal = equal.transform_filter("column == 'work'")
     equal = equal.transform_calculate(n="d", both="pow(d, 3)")
+    sentence = alt.Chart(pd.DataFrame({"n": [34]})).transform_filter("column == 'work'")
+    sentence = sentence.transform_calculate(
+        ours="datum.n * datum.n * d", other="datum.n * d * d", middle="datum.n * pow(d, 1.5) * sqrt(datum.n)",
+        told="'× ' + format(d / datum.n, '.0f')",
+    ).encode(x="n:Q")  # an average sentence
     unit = alt.expr(f"{columns}[column][0]")
     return alt.layer(
         curves.mark_line().encode(
@@ -87,6 +92,13 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         ),  # from where they meet, down
         equal.mark_text(y=alt.ExprRef("height - 10"), dx=5, align="left", fontSize=13).encode(
             x="n:Q", text="what"
+        ),
+        sentence.mark_rule(strokeWidth=2, color=charts.PALETTE[0]).encode(y="ours:Q", y2="other:Q"),
+        sentence.mark_text(align="left", dx=7, fontSize=18, fontWeight="bold").encode(
+            y="middle:Q", text="told:N"
+        ),
+        sentence.mark_text(
+            y=alt.ExprRef("height - 10"), align="center", fontSize=13, text="34: average sentence"
         ),
         alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=-28, y=-22, fontSize=13, text=unit),
         title=alt.TitleParams(
