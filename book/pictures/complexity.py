@@ -70,7 +70,9 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     equal = equal.transform_calculate(n="d", both="pow(d, 3)")
     sentence = alt.Chart(pd.DataFrame({"n": [34]})).transform_filter("column == 'work'")
     sentence = sentence.transform_calculate(
-        ours="datum.n * datum.n * d", other="datum.n * d * d", middle="datum.n * pow(d, 1.5) * sqrt(datum.n)",
+        ours="datum.n * datum.n * d",
+        other="datum.n * d * d",
+        middle="datum.n * pow(d, 1.5) * sqrt(datum.n)",
         told="'× ' + format(d / datum.n, '.0f')",
     ).encode(x="n:Q")  # an average sentence
     unit = alt.expr(f"{columns}[column][0]")
