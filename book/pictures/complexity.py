@@ -114,9 +114,9 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         height=300,
         description="The formulas of Table 1 against length, both axes logarithmic, one curve "
         "per kind of layer. Work: self-attention is steepest. At 34 positions the recurrent layer "
-        "has 15 times as much, and at n = d they cross. Waiting: only the recurrent layer grows. Distance: the recurrent and the "
-        "restricted layer grow with n, the dilated convolution with its logarithm, self-attention "
-        "not at all.",
+        "has 15 times as much, and at n = d they cross. Waiting: only the recurrent layer grows. "
+        "Distance: the recurrent and the restricted layer grow with n, the dilated convolution "
+        "with its logarithm, self-attention not at all.",
     ).add_params(
         alt.param("column", value="work", bind=compare),
         *(alt.param(name, value=value) for name, value in known.items()),
