@@ -49,7 +49,7 @@ def draw_recall(runs: pd.DataFrame) -> alt.LayerChart:
         height=280,
         title=alt.Title(
             "Only for contiguous convolutions is a farther symbol harder to learn",
-            subtitle="Toy task, eight layers; points: five runs, lines: their medians",
+            subtitle="Toy task, all distances trained together; points: five runs, lines: medians",
         ),
         description="Steps of training against the distance, on a logarithmic axis, medians of "
         "five runs. "

@@ -23,7 +23,7 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         for t in positions
     ).set_axis(["layer", "start", "word", "y", "y2", "step"], axis=1)
     # From each input to its state, from state to state, and from all words to all outputs.
-    links = [("recurrent", t, t, 9.3, 11.5, True) for t in positions]
+    links = [("recurrent", t, t, 9.3, 11.5, t == 1) for t in positions]
     links += [("recurrent", t, t + 1, 11.5, 11.5, True) for t in positions]
     links += [("self-attention", s, t, 1.8, 6, False) for s in positions for t in positions]
     links = pd.DataFrame(links, columns=["layer", "start", "end", "y", "y2", "chain"])
@@ -58,6 +58,14 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
     return alt.layer(
         lines.mark_rule(color="#9AA0A6", opacity=0.4),
         longest.mark_rule(strokeWidth=2).encode(color),
+        nodes.transform_filter("datum.layer == 'recurrent' && datum.start > 1")
+        .mark_point(
+            shape="triangle-right",
+            size=alt.ExprRef(f"{area} / 4"),
+            xOffset=alt.ExprRef(f"-0.75 * sqrt({area})"),
+            opacity=1,
+        )
+        .encode(x, y2, color),
         nodes.mark_circle(size=alt.ExprRef(area), opacity=1).encode(
             x, y2, color, tooltip=["layer", "word", "step"]
         ),
