@@ -101,9 +101,9 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
         domain=[-0.25, 0.02], range=[0, alt.ExprRef("width - 60")], nice=False
     )
     ends = by_row.transform_calculate(low="datum.mean - datum.half", high="datum.mean + datum.half")
-    gray = alt.value(charts.PALETTE[-1])
+    gray, end = alt.value(charts.PALETTE[-1]), alt.value(alt.ExprRef("width - 60"))
     return alt.layer(
-        by_row.mark_rule(opacity=0.2).encode(color=gray, x=alt.value(0), x2=alt.value("width")),
+        by_row.mark_rule(opacity=0.2).encode(color=gray, x=alt.value(0), x2=end),
         alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(strokeDash=[4, 4]).encode(x="x:Q"),
         ends.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), x2="high:Q"),
         by_row.mark_point(filled=True, size=80, opacity=1).encode(
@@ -128,8 +128,11 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
         usermeta={"above": 40},
         width="container",
         height=alt.Step(28),
-        description="Difference of the loss from the model of 2017, by change: "
-        + "; ".join(f"{row.change} {row.text} {row.mean:+.3f}" for row in rows.itertuples()),
+        description="Difference of the loss from the model of 2017, by change, "
+        + ". ".join(
+            f"{text}: " + "; ".join(f"{row.change} {row.mean:+.3f}" for row in of.itertuples())
+            for text, of in rows.groupby("text", sort=False)
+        ),
     )
 
 
