@@ -129,7 +129,7 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
         width="container",
         height=alt.Step(28),
         description="Difference of the loss from the model of 2017, by change, "
-        + ". ".join(
+        + "; ".join(
             f"{text}: " + "; ".join(f"{row.change} {row.mean:+.3f}" for row in of.itertuples())
             for text, of in rows.groupby("text", sort=False)
         ),
