@@ -229,7 +229,7 @@ def hero_place(model: str, sentences: list[str]) -> str:
         percent = (100 * words.weights).round().int().tolist()  # (layers, h, German, English)
         examples.append({"english": english, "german": german, "source": words.keys,
                          "target": words.queries, "weights": percent})  # fmt: skip
-    given = {"examples": examples, "named": [["together", None], *NAMED]}
+    given = {"examples": examples, "named": [["last layer", None], *NAMED]}
     data = json.dumps(given, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     megabytes = round(len(model_script(model)) / 1e6)
     first = {part: html.escape(examples[0][part]) for part in ("english", "german")}

@@ -464,7 +464,7 @@ def test_the_first_picture_shows_what_python_computes(visit, translator) -> None
     tab.reload()  # the address keeps both
     expect(tab.locator(".hero .said")).to_have_text(re.compile("^In German"), timeout=30_000)
     compare(own, 0, 0)
-    tab.get_by_role("radio", name="together").click()
+    tab.get_by_role("radio", name="last layer").click()
     compare(own, 3, None)
 
 

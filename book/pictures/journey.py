@@ -13,10 +13,10 @@ SHOWN = 16  # of the numbers in a row
 LAYERS = {"encoder": 0, "cross": -1}  # whose attention is drawn
 # The places of all parts, from the top, in pixels.
 STRIPS = {"rows": (46, 68), "memory": (154, 176)}
-GAPS = {"encoder": (72, 150), "cross": (180, 264)}
-HEIGHT, PIECES, GERMAN = 298, 18, 282
+GAPS = {"encoder": (72, 132), "cross": (180, 264)}
+HEIGHT, PIECES, GERMAN, SKIPPED = 298, 18, 282, 142
 # Stations, what is there, and of which layers.
-SAID = {PIECES: "1 pieces", 57: "2 numbers", 111: "3–6 attention in layer 1",
+SAID = {PIECES: "1 pieces", 57: "2 numbers", 102: "3–6 attention in layer 1",
         165: "7 memory after all 4", 222: "8 attention in layer 4",
         GERMAN: "9–10 German"}  # fmt: skip
 FOLLOWED = "riding", "fährt"  # in blue, until a reader points at another word
@@ -115,7 +115,10 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
             color=alt.when(followed).then(alt.value(blue)),
         )
         .add_params(followed),
-        told.mark_text(align="left", dy=small(-14, 0), fontSize=12, color=gray).encode(
+        alt.Chart(words[words["y"] == PIECES].assign(y=SKIPPED))  # the other layers of the encoder
+        .mark_text(text="⋮", fontSize=16, color=gray)
+        .encode(**place),
+        told.mark_text(align="left", dy=small(-14, 0), fontSize=13, color=gray).encode(
             x=alt.value(0), text="station"
         ),
         told.mark_text(align="left", dx=small(0, 36), fontSize=small(13, 14)).encode(
@@ -129,9 +132,11 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         height=HEIGHT,
         title=alt.Title(
             f"To write “{written}”, the translator looks most at “{read}”",
-            subtitle=f"Lines: attention weights above {LEAST}, mean of the heads of one layer",
+            subtitle=f"Lines: attention weights above {LEAST}, mean of the heads of one layer. "
+            "Point at a word or tap it: its lines turn blue.",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
-        "attention, of the first of four layers, to the rows after all four, the memory; lines of "
-        f"attention, of the last layer, from these to the German {', '.join(german)}.",
+        "attention, of the first of four layers, and dots for the others; the rows after all four, "
+        "the memory; lines of attention, of the last layer, from these to the German "
+        f"{', '.join(german)}.",
     )

@@ -87,25 +87,23 @@ def draw_equals(runs: pd.DataFrame, base: str, name: str) -> tuple[alt.LayerChar
 def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
     """Differences of the loss by change, and the interval of their mean.
 
-    rows: in order, with the columns row, mean, half (of the interval's width) and verdict
+    rows: in order, with the columns row, mean, half (of the interval's width), verdict and text,
+        the heading that the row is below
     """
-    by_row = alt.Chart(rows).encode(
-        alt.Y("row", title=None, sort=None).axis(
-            ticks=False,
-            domain=False,
-            grid=True,
-            labelAlign="left",
-            labelLimit=ROOM,
-            labelPadding=ROOM,
-        ),
+    rows = rows.assign(text="on " + rows["text"], change=rows["row"])
+    groups = {text: list(of["row"]) for text, of in rows.groupby("text", sort=False)}
+    by_row = alt.Chart(rows.assign(row=rows["text"] + "|" + rows["row"])).encode(
+        charts.grouped(groups, ROOM),
         alt.Color("verdict", legend=None).scale(domain=[*VERDICTS], range=[*VERDICTS.values()]),
-        tooltip=["row", alt.Tooltip("mean", format="+.3f"), "verdict"],
+        tooltip=["change", alt.Tooltip("mean", format="+.3f"), "verdict"],
     )
     across = alt.X("mean", title="← better: loss (nats)").scale(
         domain=[-0.25, 0.02], range=[0, alt.ExprRef("width - 60")], nice=False
     )
     ends = by_row.transform_calculate(low="datum.mean - datum.half", high="datum.mean + datum.half")
+    gray, end = alt.value(charts.PALETTE[-1]), alt.value(alt.ExprRef("width - 60"))
     return alt.layer(
+        by_row.mark_rule(opacity=0.2).encode(color=gray, x=alt.value(0), x2=end),
         alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(strokeDash=[4, 4]).encode(x="x:Q"),
         ends.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), x2="high:Q"),
         by_row.mark_point(filled=True, size=80, opacity=1).encode(
@@ -113,6 +111,7 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
                 orient="top",
                 titleAnchor="start",
                 domain=False,
+                ticks=False,
                 grid=False,
                 values=[-0.2, -0.1, 0],
                 format="~f",
@@ -124,13 +123,16 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
         title=alt.Title(
             title,
             subtitle="Each made alone, against 2017: mean of three seeds and its 95% interval; "
-            "gray: undecided",
+            "gray: undecided among all 23",
         ),
         usermeta={"above": 40},
         width="container",
         height=alt.Step(28),
-        description="Difference of the loss from the model of 2017, by change: "
-        + "; ".join(f"{row.row} {row.mean:+.3f}" for row in rows.itertuples()),
+        description="Difference of the loss from the model of 2017, by change, "
+        + "; ".join(
+            f"{text}: " + "; ".join(f"{row.change} {row.mean:+.3f}" for row in of.itertuples())
+            for text, of in rows.groupby("text", sort=False)
+        ),
     )
 
 
