@@ -141,7 +141,7 @@ window.film = (() => {
     ends.sort((a, b) => isOwn(a) - isOwn(b));
     const ribbons = ends.map((pair) => shape("path", { class: isOwn(pair) ? "own" : "other" }));
     const heads = [from - 6, WIDTH].map((x, i) =>
-      text(x, 16, ["English", "German word to predict"][i], "end"),
+      text(x, 16, ["English", "correct German word"][i], "end"),
     );
     const svg = shape(
       "svg",
@@ -214,7 +214,7 @@ window.film = (() => {
     const film = read(dataOf(box));
     const { frames } = film;
     const [curves, looks] = [drawCurves(film), drawLooks(film)];
-    const given = make("dt", {}, `“${film.sentence}” →`);
+    const given = make("dt", {}, `“${film.sentence}” becomes:`);
     const [written, meant] = [make("dd", { lang: "de" }), make("dd")];
     const player = drawPlayer(film, box, show);
     const layers = frames[0].weights;
