@@ -214,7 +214,7 @@ window.film = (() => {
     const film = read(dataOf(box));
     const { frames } = film;
     const [curves, looks] = [drawCurves(film), drawLooks(film)];
-    const given = make("dt", {}, `“${film.sentence}” becomes:`);
+    const given = make("dt", {}, `“${film.sentence}” →`);
     const [written, meant] = [make("dd", { lang: "de" }), make("dd")];
     const player = drawPlayer(film, box, show);
     const layers = frames[0].weights;
