@@ -62,14 +62,25 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     )
 
     blue, orange, *_ = charts.PALETTE
+    (_, end), (start, _) = (lengths[batches[0]].max(axis=0) for batches in orders.values())
+    kinds = [  # beside the first block of either drawing
+        alt.Chart(names.head(1))
+        .mark_text(text=what, align=align, dx=dx, fontSize=14, color=color)
+        .encode(alt.XDatum(int(place)), y=alt.value(y))
+        for what, align, dx, color, place, y in (
+            ("padding", "left", 6, orange, MIDDLES[0] + end, 14),
+            ("pieces", "right", -6, blue, MIDDLES[1] - start, 45),
+        )
+    ]
     ticks = alt.Axis(
         values=[middle + n for middle in MIDDLES for n in range(-30, 31, 15)],
-        labelExpr=f"abs(abs(datum.value) - {MIDDLES[1]})",
+        labelExpr=f"abs(datum.value) == {MIDDLES[1]} ? ['0', 'pieces'] : width < 400 && "
+        f"datum.value % 2 ? '' : abs(abs(datum.value) - {MIDDLES[1]})",
+        labelOverlap=False,
         tickCount=10,  # all of them
         grid=False,
-        titleAnchor="end",
     )
-    across = alt.X("from:Q").title("pieces").axis(ticks).scale(domain=[-89, 89], nice=False)
+    across = alt.X("from:Q").title(None).axis(ticks).scale(domain=[-89, 89], nice=False)
     colors = alt.Scale(domain=["pieces", "padding"], range=[blue, orange])
     pale = alt.Scale(domain=["pieces", "padding"], range=[0.85, 0.35])
     font = alt.ExprRef("width < 400 ? 13 : 14")
@@ -99,10 +110,11 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         .mark_text(fontSize=font, fontWeight="bold")
         .encode(across, y=alt.value(-35), text="told:N"),
         *sides,
+        *kinds,
         usermeta={"columns": 2},
         title=alt.Title(
             f"Batching by length cuts the padding from {wasted[0]} to {wasted[1]}",
-            subtitle="A hundred pairs; each block is a batch (blue: pieces, orange: padding)",
+            subtitle="A hundred pairs; each block is a batch",
         ),
         width="container",
         height=320,

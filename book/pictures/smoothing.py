@@ -29,6 +29,14 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     rest = target.transform_calculate(one="1").mark_bar(color="#808080a0", height=18)
     best = target.transform_calculate(loss="0")
     said = best.transform_calculate(text="'least at ' + format(datum.p, '.2f')")
+    inside = "(1 - datum.p) * width > 70"  # room for two words in the band
+    sure = target.transform_filter("datum.p < 0.99").mark_text(
+        text="too sure",
+        align=alt.ExprRef(f"{inside} ? 'left' : 'right'"),
+        dx=alt.ExprRef(f"{inside} ? 6 : -6"),
+        fontSize=14,
+        color=orange,
+    )
     names = [
         target.transform_calculate(name=f"'{name} ' + format({share}, '.2f')")
         .mark_text(align=align, fontSize=14, color=color)
@@ -45,17 +53,18 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
         curve.encode(x, y, order="p:Q"),
         target.mark_bar(height=18).encode(x="from:Q", x2="p:Q", y=alt.value(-52)),
         rest.encode(x, x2="one:Q", y=alt.value(-52)),
-        best.mark_rule(color=orange, strokeDash=[4, 3]).encode(x, y, y2=alt.value(-43)),
-        best.mark_point(color=orange, size=110, opacity=1).encode(x, y),
-        said.mark_text(align="right", dx=-8, fontSize=14, color=orange).encode(
-            x, y=alt.value(60), text="text:N"
-        ),
+        best.mark_rule(strokeDash=[4, 3]).encode(x, y, y2=alt.value(-43)),
+        best.mark_point(size=110, opacity=1).encode(x, y),
+        sure.encode(x, y=alt.value(14)),
+        said.mark_text(
+            align="right",
+            dx=-8,
+            dy=-90,  # above the curve
+            fontSize=14,
+            color=blue,
+        ).encode(x, y, text="text:N"),
         *names,
-        title=alt.Title(
-            "The loss is least at the target, not at certainty",
-            subtitle="Shaded: too sure; the others share the rest evenly",
-            offset=10,
-        ),
+        title="The loss is least at the target, not at certainty",
         width="container",
         height=270,
         description="Above, the target as a bar: the share of the right token and that of all "

@@ -141,7 +141,7 @@ window.film = (() => {
     ends.sort((a, b) => isOwn(a) - isOwn(b));
     const ribbons = ends.map((pair) => shape("path", { class: isOwn(pair) ? "own" : "other" }));
     const heads = [from - 6, WIDTH].map((x, i) =>
-      text(x, 16, ["English", "German word to predict"][i], "end"),
+      text(x, 16, ["English", "correct German word"][i], "end"),
     );
     const svg = shape(
       "svg",

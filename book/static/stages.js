@@ -4,7 +4,7 @@
 window.stages = (() => {
   const { range, make, button, wide, dataOf, percent, wordOf } = window.elements;
   const [PARTS, FIVE] = [["masked", "source", "network"], 5];
-  const ABOUT = "Read from the bottom up, and choose a cell. ";
+  const ABOUT = "Read from the bottom up (paler: less likely), and choose a cell. ";
 
   // A piece that goes in or comes out at its column, or another one.
   const kindOf = (piece, read, next) =>
@@ -127,7 +127,7 @@ window.stages = (() => {
     element.onclick = () => likely.element.scrollIntoView({ block: "nearest" });
     box.replaceChildren(
       make("p", { className: "chart-title" }, make("strong", {}, data.title)),
-      make("p", { className: "key" }, ABOUT, make("span", {}, ...key, "paler: less likely")),
+      make("p", { className: "key" }, ABOUT, make("span", {}, ...key)),
       make("div", { className: "columns" }, wide(element), likely.element),
     );
     const [y, x] = undecided(data);
