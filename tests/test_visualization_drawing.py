@@ -98,6 +98,18 @@ def test_few_short_words_are_upright_and_the_cells_below_them(weights: Tensor):
         assert drawing.count(">head 2</text>") == (not turned)  # beside its row of cells
 
 
+def test_heads_have_the_colors_and_rows_have_the_order_that_are_asked_for(weights: Tensor):
+    vl_convert = pytest.importorskip("vl_convert")
+    colors = ["#123456", "#654321", "#abcdef"]
+    chart = attention_lines(weights, WORDS, heads=[3, 1], query=2, threshold=0.0, colors=colors)
+    with alt.theme.enable("default"):
+        drawing = vl_convert.vegalite_to_svg(chart.properties(width=600).to_dict())
+    assert colors[0] in drawing and colors[2] in drawing and colors[1] not in drawing
+    place = r"translate\([\d.]+,([\d.]+)\)[^>]*>head {}<"
+    third, first = (float(re.search(place.format(head), drawing)[1]) for head in (3, 1))
+    assert third < first
+
+
 LINES = """() => [...document.querySelectorAll('.mark-symbol.role-mark path')]
     .map(line => line.__data__.datum).map(d => [d.layer, d.head, d.query, d.key])"""
 WORDS = ["The", "dog", "sees", "a", "cat", "."]

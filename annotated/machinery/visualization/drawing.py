@@ -146,7 +146,12 @@ def _opacity(strength: str, full: float = 1.0) -> "alt.Opacity":
 
 
 def _marks(
-    shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame, full: float, threshold: float
+    shown: AttentionWeights,
+    heads: "alt.Parameter",
+    frame: _Frame,
+    full: float,
+    threshold: float,
+    colors: list[str],
 ) -> "list[alt.Chart]":
     """Curves between words and, if a word is isolated, one cell per head under each key.
 
@@ -172,10 +177,10 @@ def _marks(
             strength=f"min(1, datum.weight / {full})",
         )
     )  # fmt: skip
-    colors = alt.Scale(domain=list(range(1, frame.h + 1)), range=HEADS)
+    scale = alt.Scale(domain=list(range(1, frame.h + 1)), range=colors)
     legend = alt.Legend(columns=frame.h, symbolType="square") if frame.legend else None
     shared: dict[str, Any] = {
-        "color": alt.Color("head:N", title="head", legend=legend, scale=colors),
+        "color": alt.Color("head:N", title="head", legend=legend, scale=scale),
         "tooltip": [
             alt.Tooltip("head:N"), alt.Tooltip("from_word:N", title="from"),
             alt.Tooltip("to_word:N", title="to"), alt.Tooltip("weight:Q", format=".3f"),
@@ -227,7 +232,7 @@ def _marks(
     )
     named = [
         names.mark_rect(opacity=0.3).encode(
-            **box, fill=alt.Fill("head:N", legend=None, scale=colors)
+            **box, fill=alt.Fill("head:N", legend=None, scale=scale)
         ),
         names.mark_text(fontSize=12).encode(**frame.at("at", "middle"), text="name:N"),
         leading,
@@ -239,7 +244,7 @@ def _marks(
             **shared,
             opacity=_opacity("strength"),
             shape=alt.Shape("path:N", scale=None),
-            stroke=alt.Stroke("head:N", legend=None, scale=colors),
+            stroke=alt.Stroke("head:N", legend=None, scale=scale),
         ),
         *named * frame.level,
     ]
@@ -291,6 +296,7 @@ def attention_lines(
     query: int | None = None,
     full: float = 1.0,
     threshold: float = 0.02,
+    colors: list[str] | None = None,
 ) -> "alt.LayerChart":
     """Draw attention as lines between words, as the paper's Figures 3 to 5 do, but interactively.
 
@@ -302,12 +308,14 @@ def attention_lines(
         weights: from `read_attention`, with their words; or (layers, h, len_q, len_k), or
             (h, len_q, len_k) of one layer.
         queries, keys: the words; the keys default to the queries.
-        layer, heads: initially shown, counted from 1; default: the last layer and all heads.
+        layer, heads: initially shown, counted from 1; default: the last layer and all heads. Rows
+            with names are in the order of the heads.
         query: position of the word that is initially isolated, counted from 0.
         full: the weight from which a line has its full color.
         threshold: weaker connections are not drawn.
+        colors: of the heads, in order; default: nine, so that heads 1 and 10 share one.
 
-    Returns: a chart; there are nine colors, so heads 1 and 10 of a model with more heads share one.
+    Returns: a chart.
 
     Raises: InputError for too few or too many words, and for a setting that is out of range.
 
@@ -349,7 +357,7 @@ def attention_lines(
         value=alt.Undefined if query is None else [{"from": query}],
     )  # fmt: skip
     frame = _Frame(shown, None if query is None else heads)
-    cells, lines, *named = _marks(shown, legend, frame, full, threshold)
+    cells, lines, *named = _marks(shown, legend, frame, full, threshold, colors or HEADS)
     shade, upper, touch = _words(shown.queries, True, frame)
     if len(origins) < len(words):
         touch = touch.transform_filter(alt.FieldOneOfPredicate("from", oneOf=origins))
