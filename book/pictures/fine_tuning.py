@@ -51,7 +51,9 @@ def draw_gains(
     ]
     named = [
         rows.transform_filter(
-            (alt.datum.test == "captions") & (alt.datum.arm == arm) & (alt.datum.pairs == min(counts))
+            (alt.datum.test == "captions")
+            & (alt.datum.arm == arm)
+            & (alt.datum.pairs == min(counts))
         )
         .mark_text(align="left", dx=10, yOffset=aside, fontSize=14, fontWeight=600)
         .encode(across("change"), text="short")
@@ -68,8 +70,8 @@ def draw_gains(
         height=alt.Step(34),
         title=alt.Title(
             "Trained on captions alone, the model loses most of its BLEU on general text",
-            subtitle="Gains and losses of the general model, with 95% intervals. Mixed: with as many "
-            "general pairs",
+            subtitle="Gains and losses of the general model, with 95% intervals. Mixed: with as "
+            "many general pairs",
         ),
         description=f"BLEU on captions and on general text. The general model: "
         f"{start['captions']:.1f} and {start['general']:.1f}; {'; '.join(told)}.",
