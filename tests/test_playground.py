@@ -114,7 +114,7 @@ def test_one_update_after_another_and_back_to_the_first(tab, address: str) -> No
 def test_a_row_has_a_dot_for_each_seed_that_solves_it_and_opens(tab, address: str) -> None:
     visit(tab, address)
     first = tab.locator("div.lanes")
-    assert first.inner_text().split("\n")[-2:] == ["Model A, all parts", "13"]
+    assert first.inner_text().split("\n")[-2:] == ["Model A", "13"]
     assert first.locator("circle").count() == 13
     row = tab.locator("#learned-positions summary")
     assert row.locator("circle").count() == 20 and row.inner_text().endswith("20")

@@ -51,7 +51,7 @@ def draw_ratios(
     equal = alt.Chart(pd.DataFrame({"x": [1]})).encode(across("x"))
     sides = (
         equal.mark_text(align=align, dx=dx, fontSize=13).encode(y=alt.value(-30), text=alt.value(t))
-        for align, dx, t in (("right", -8, "← faster"), ("left", 8, "slower than ours →"))
+        for align, dx, t in (("right", -18, "← faster"), ("left", 18, "slower →"))
     )
     head = {"x": alt.value("width"), "y": alt.value(-30), "text": alt.value("median")}
     return alt.layer(
@@ -61,7 +61,14 @@ def draw_ratios(
         equal.mark_text(**right).encode(**head),
         marks.mark_rule(strokeWidth=2).encode(across("from"), x2="to:Q"),
         marks.mark_point(filled=True, size=80, opacity=1).encode(
-            across("ratio").title(None).axis(orient="top", values=ticks, format="~g", grid=False)
+            across("ratio")
+            .title(None)
+            .axis(
+                orient="top",
+                values=ticks,
+                grid=False,
+                labelExpr="datum.value === 1 ? 'ours' : format(datum.value, '~g')",
+            )
         ),
         numbers.mark_text(**right).transform_filter("!datum.told"),
         numbers.mark_text(**right, fontWeight=700).transform_filter("datum.told"),

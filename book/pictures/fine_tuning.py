@@ -6,7 +6,9 @@ import pandas as pd
 from book import charts
 
 NAMES = {"fine-tuned": "captions alone", "mixed": "with as many general pairs"}
-TESTS = {"captions": "BLEU on captions", "general": "BLEU on general text"}
+SHORT = {"fine-tuned": "alone", "mixed": "mixed"}
+ASIDE = -7, 7  # of the rows, in pixels
+TESTS = {"captions": "captions", "general": "general text"}
 
 
 def draw_gains(
@@ -18,11 +20,12 @@ def draw_gains(
     half: half the width of the intervals of captions and general
     start: the scores of the general model
     """
-    heads = {test: f"{name} (before: {start[test]:.0f})" for test, name in TESTS.items()}
+    heads = {test: f"{name}: {start[test]:.0f} BLEU before" for test, name in TESTS.items()}
     counts = {pairs: f"{pairs:,} captions" for pairs in sorted(means["pairs"].unique())}
     table = means.melt(["arm", "pairs"], [*TESTS], "test", "change").assign(
         row=lambda t: t["test"].map(heads) + "|" + t["pairs"].map(counts),
         name=lambda t: t["arm"].map(NAMES),
+        short=lambda t: t["arm"].map(SHORT),
         low=lambda t: t["change"] - t["test"].map(half),
         high=lambda t: t["change"] + t["test"].map(half),
     )
@@ -35,25 +38,26 @@ def draw_gains(
     )
     marks = [
         mark
-        for arm, aside in zip(NAMES, (-4, 4), strict=True)
+        for arm, aside in zip(NAMES, ASIDE, strict=True)
         for one in [rows.transform_filter(alt.datum.arm == arm)]
         for mark in (
             one.mark_rule(strokeWidth=2, yOffset=aside).encode(across("low"), x2="high:Q"),
-            one.mark_point(filled=True, size=80, opacity=1, yOffset=aside).encode(
+            one.mark_point(filled=True, size=60, opacity=1, yOffset=aside).encode(
                 across("change")
                 .title("change in BLEU, better →")
-                .axis(values=[-30, -20, -10, 0, 10, 20], titleAnchor="end")
+                .axis(values=[-30, -20, -10, 0, 10, 20], titleAnchor="end", grid=False)
             ),
         )
     ]
-    _, middle, most = counts
     named = [
         rows.transform_filter(
-            (alt.datum.test == "general") & (alt.datum.arm == arm) & (alt.datum.pairs == pairs)
+            (alt.datum.test == "captions")
+            & (alt.datum.arm == arm)
+            & (alt.datum.pairs == min(counts))
         )
-        .mark_text(align="left", dx=aside, yOffset=5, fontSize=13, fontWeight=600)
-        .encode(across("change"), text="name")
-        for arm, pairs, aside in zip(NAMES, (middle, most), (6, 18), strict=True)
+        .mark_text(align="left", dx=10, yOffset=aside, fontSize=14, fontWeight=600)
+        .encode(across("change"), text="short")
+        for arm, aside in zip(NAMES, ASIDE, strict=True)
     ]
     equal = alt.Chart(pd.DataFrame({"x": [0]})).mark_rule().encode(across("x"))
     scores = means.assign(**{test: means[test] + score for test, score in start.items()})
@@ -63,11 +67,11 @@ def draw_gains(
     )
     return alt.layer(equal, *marks, *named).properties(
         width="container",
-        height=alt.Step(28),
-        usermeta={"above": 40},
+        height=alt.Step(34),
         title=alt.Title(
             "Trained on captions alone, the model loses most of its BLEU on general text",
-            subtitle="Gains and losses of the general model, with 95% intervals",
+            subtitle="Gains and losses of the general model, with 95% intervals. Mixed: with as "
+            "many general pairs",
         ),
         description=f"BLEU on captions and on general text. The general model: "
         f"{start['captions']:.1f} and {start['general']:.1f}; {'; '.join(told)}.",

@@ -550,7 +550,7 @@ window.playground = (() => {
         make("span", { textContent: "solved at update" }),
         shape("svg", axis, ...[0, 1, 2, 3, 4].map((i) => tick((i * MOST) / 4))),
         make("span", { textContent: "of 20" }),
-        make("strong", { textContent: "Model A, all parts" }),
+        make("strong", { textContent: "Model A" }),
         ...lane(Object.values(recorded.solved)[0].A),
       );
     showRecorded(recorded);
