@@ -275,8 +275,9 @@ def without(generator: TextGenerator, rows: list[dict[str, Any]]) -> Iterator[di
         rows: those of `heads`. The heads that continue, and those that attend to the token before,
             are compared with as many others of the same layers, drawn ten times.
 
-    Yields: the loss on the first copy, on the second (`again`), on `new` random tokens in its
-        place, and on the text; and the `weight` of the heads that continue on what followed.
+    Yields: the loss on the first copy, on the second (`again`) and on the text; except for others,
+        also on `new` random tokens in place of the second, and the `weight` of the heads that
+        continue on what followed.
     """
     model, twice = generator.model, random_twice(seed=1)
     new = torch.cat([twice[:, :LENGTH], random_twice(seed=2)[:, :LENGTH]], dim=1)
@@ -306,11 +307,14 @@ def without(generator: TextGenerator, rows: list[dict[str, Any]]) -> Iterator[di
             cases.append((f"others than {kind}", others))
     for kind, off in progress_bar(cases, desc="without heads"):
         with torch.inference_mode(), switch_off(model, off, means):
-            with record_attention(model) as seen:
-                losses = surprise(model, twice)
+            losses = surprise(model, twice)
             parts = {"first": losses[:, : LENGTH - 1], "again": losses[:, LENGTH + 5 :]}
-            parts["new"] = surprise(model, new)[:, LENGTH + 5 :]
-            parts |= {"text": surprise(model, text), "weight": on_what_followed(seen)[continuing]}
+            parts["text"] = surprise(model, text)
+            if not kind.startswith("others"):
+                with record_attention(model) as seen:
+                    model(twice)
+                parts["new"] = surprise(model, new)[:, LENGTH + 5 :]
+                parts["weight"] = on_what_followed(seen)[continuing]
         yield {"off": kind, **{name: rounded(part.mean()) for name, part in parts.items()}}
 
 
