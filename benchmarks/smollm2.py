@@ -243,11 +243,8 @@ def heads(generator: TextGenerator) -> dict[str, Any]:
     text = torch.stack([weights[0] for weights in seen.values()])  # (layers, h, len, len)
     twice = random_twice()
     with record_attention(model) as seen:
-        logits = model(twice).transpose(1, 2)
-    repeated = torch.stack([weights.mean(dim=0) for weights in seen.values()])
-    losses = cross_entropy(logits[..., :-1], twice[:, 1:], reduction="none").mean(dim=0)
-    # The weight on the token that came next.
-    after = repeated.diagonal(1 - LENGTH, dim1=-2, dim2=-1)[..., 1:].mean(dim=-1)
+        losses = surprise(model, twice).mean(dim=0)
+    after = on_what_followed(seen)
     before = text.diagonal(-1, dim1=-2, dim2=-1).mean(dim=-1)
     first = text[:, :, 1:, 0].mean(dim=-1)
     kinds = {"induction": after, "previous": before, "first": first}
@@ -277,8 +274,14 @@ def without(generator: TextGenerator, rows: list[dict[str, Any]]) -> Iterator[di
     Args:
         rows: those of `heads`. The heads that continue, and those that attend to the token before,
             are compared with as many others of the same layers, drawn ten times.
+
+    Yields: the loss on the first copy, on the second (`again`) and on the text; except for others,
+        also on `new` random tokens in place of the second, and the `weight` of the heads that
+        continue on what followed.
     """
     model, twice = generator.model, random_twice(seed=1)
+    new = torch.cat([twice[:, :LENGTH], random_twice(seed=2)[:, :LENGTH]], dim=1)
+    continuing = torch.tensor([row["induction"] > 0.5 for row in rows]).view(-1, model.config.h)
     text = torch.tensor([generator.encode(TEXT)])
     names = [f"layers.{n}.self_attn" for n in range(len(model.layers))]
     means: dict[str, Tensor] = {}
@@ -304,11 +307,26 @@ def without(generator: TextGenerator, rows: list[dict[str, Any]]) -> Iterator[di
             cases.append((f"others than {kind}", others))
     for kind, off in progress_bar(cases, desc="without heads"):
         with torch.inference_mode(), switch_off(model, off, means):
-            logits, of_text = (model(ids).transpose(1, 2)[..., :-1] for ids in (twice, text))
-        losses = cross_entropy(logits, twice[:, 1:], reduction="none")
-        parts = {"first": losses[:, : LENGTH - 1], "again": losses[:, LENGTH + 5 :]}
-        parts["text"] = cross_entropy(of_text, text[:, 1:])
+            losses = surprise(model, twice)
+            parts = {"first": losses[:, : LENGTH - 1], "again": losses[:, LENGTH + 5 :]}
+            parts["text"] = surprise(model, text)
+            if not kind.startswith("others"):
+                with record_attention(model) as seen:
+                    model(twice)
+                parts["new"] = surprise(model, new)[:, LENGTH + 5 :]
+                parts["weight"] = on_what_followed(seen)[continuing]
         yield {"off": kind, **{name: rounded(part.mean()) for name, part in parts.items()}}
+
+
+def surprise(model: LanguageModel, ids: Tensor) -> Tensor:
+    """The loss of each token but the first (batch, len - 1)."""
+    return cross_entropy(model(ids).transpose(1, 2)[..., :-1], ids[:, 1:], reduction="none")
+
+
+def on_what_followed(seen: dict[str, Tensor]) -> Tensor:
+    """Mean weight of each head on the token that came next the first time (layers, h)."""
+    repeated = torch.stack([weights.mean(dim=0) for weights in seen.values()])
+    return repeated.diagonal(1 - LENGTH, dim1=-2, dim2=-1)[..., 1:].mean(dim=-1)
 
 
 def random_twice(seed: int = 0) -> Tensor:
