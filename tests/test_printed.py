@@ -107,7 +107,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh folder with the files that examples name."""
     folder = tmp_path_factory.mktemp("fresh")
     (folder / "in.txt").write_text("A dog runs.\nA cat sleeps.\n")
-    for name in "out.de", "captions.de", "my.en", "my.fr", "general.en", "general.fr":
+    for name in "out.de", "ref.de", "my.en", "my.fr", "general.en", "general.fr":
         (folder / name).write_text("Ein Hund.\n")
     for name in "transformer.a.gz", "transformer.b.gz", "ref.newstest2017.deu.gz":
         (folder / name).write_bytes(gzip.compress(b"Der Hund.\n"))
