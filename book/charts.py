@@ -16,8 +16,8 @@ LAYERS = {
     "separable": PALETTE[4],
 }
 
-# Of a vertical axis: its title above it and not turned.
-UPRIGHT = {"titleAngle": 0, "titleAlign": "left", "titleX": -28, "titleY": -12}
+# Of a vertical axis: its title above it, not turned, and flush with the text of the page.
+UPRIGHT = {"titleAngle": 0, "titleAlign": "left", "titleY": -12, "titlePadding": 0}
 
 
 def grouped(groups: dict[str, list[str]], room: int) -> Any:
@@ -90,7 +90,7 @@ def chart_theme() -> Any:
         },
         "axis": {**text, "titlePadding": 8, "gridOpacity": 0.5},
         # Each label is below its tick, the first and the last too; there are few, and none touch.
-        "axisX": {"labelFlush": False, "labelSeparation": 6},
+        "axisX": {"labelFlush": False, "labelSeparation": 6, "titleAnchor": "end"},
         "axisXQuantitative": {"tickCount": 6},
         "legend": {
             **text,
