@@ -24,7 +24,7 @@ def draw_recall(tasks: dict[str, pd.DataFrame], limit: int = 4000) -> alt.HConca
     panels, told = zip(*(_panel(*task, limit) for task in tasks.items()), strict=True)
     return alt.hconcat(*panels, spacing=20).properties(
         title=alt.Title(
-            "Contiguous convolutions pay for a longer path in both tasks, LSTMs in one",
+            "Contiguous convolutions pay for a longer path in both versions, LSTMs in one",
             subtitle="Until 95% of the answers are right; points: single runs, lines: medians",
         ),
         description="Steps of training against the distance, on a logarithmic axis. "
@@ -66,9 +66,6 @@ def _panel(title: str, runs: pd.DataFrame, limit: int) -> tuple[alt.LayerChart, 
         .mark_circle(size=26, opacity=0.5)
         .encode(x, y, color, tooltip=["stack", "distance", "steps"]),
         alt.Chart(ends).mark_text(dx=9, **text).encode(x, y, color, text="told:N"),
-        alt.Chart(learned[(learned["stack"] == "contiguous") & (learned["distance"] == 1)])
-        .mark_text(dx=4, dy=15, **text)
-        .encode(x, y, color, text=alt.Text("steps:Q", format=".0f")),
     ]
     if len(failed):
         green = {"color": charts.LAYERS["convolutional"]}
@@ -83,6 +80,6 @@ def _panel(title: str, runs: pd.DataFrame, limit: int) -> tuple[alt.LayerChart, 
         for stack in NAMES
     )
     chart = alt.layer(*layers).properties(
-        width=290, height=230, title=alt.Title(title, fontSize=14, offset=18)
+        width=290, height=190, title=alt.Title(title, fontSize=14, offset=18)
     )
     return chart, f"{title}: {described}."
