@@ -1,0 +1,166 @@
+"""Numbers in boxes and weighted sums of them, for sections 1 and 2."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import altair as alt
+import pandas as pd
+
+from book import charts
+
+RECURRENT, ATTENTION = "recurrent", "self-attention"
+COLORS = {"word": charts.PALETTE[6]} | {
+    kind: charts.LAYERS[kind] for kind in (RECURRENT, ATTENTION)
+}
+WEIGHTS = {0.25: "¼", 0.5: "½", 1: ""}
+INPUT, OUTPUT, HEAD = 0.22, 0.6, 0.84  # heights in a row, of which each is 1 high
+
+
+def draw_loop(words: Sequence[float], limit: float, weights: Sequence[float]) -> alt.LayerChart:
+    """The last output for words that are numbers: of a recurrence, without its limit, of attention.
+
+    weights: of attention, one for each word
+    """
+    last = len(words) - 1
+    heads = {"Recurrence": RECURRENT, "Without limit": RECURRENT, "Self-attention": ATTENTION}
+    at = [
+        [panel + 0.03 + 0.9 * (i + 0.5) / len(words) for i in range(len(words))]
+        for panel in range(3)
+    ]
+    inputs = [(x, word) for each in at for x, word in zip(each, words, strict=True)]
+    boxes = [(x, INPUT, word, "word", 0.0) for x, word in inputs]
+    links, states = [], [0.0]
+    for x, word in zip(at[0], words, strict=True):
+        states.append(min(limit, word + states[-1] / 2))
+        boxes.append((x, OUTPUT, states[-1], RECURRENT, 1))
+        links.append((x, INPUT, x, OUTPUT, "", RECURRENT))
+    links += [(x, OUTPUT, after, OUTPUT, WEIGHTS[0.5], RECURRENT) for x, after in pairwise(at[0])]
+    sums = [0.5 ** (last - i) for i in range(len(words))], weights
+    for x, each, kind in zip(at[1:], sums, (RECURRENT, ATTENTION), strict=True):
+        total = sum(w * word for w, word in zip(each, words, strict=True))
+        boxes.append((x[last], OUTPUT, total, kind, 1))
+        links += [
+            (start, INPUT, x[last], OUTPUT, WEIGHTS[w], kind)
+            for start, w in zip(x, each, strict=True)
+        ]
+    return _draw(
+        boxes,
+        links,
+        texts=[
+            (i + 0.03, HEAD, name, "left", kind) for i, (name, kind) in enumerate(heads.items())
+        ],
+        title=alt.Title(
+            "A limit makes the last output wait for all the others",
+            subtitle=f"Below: words 8, 4 and 2; above: outputs, in the recurrence at most {limit}",
+        ),
+        description=f"Lines from three words to outputs. Recurrence, with the limit {limit}: the "
+        f"states {states[1:]}, one after another. Without the limit, as in self-attention, "
+        "lines lead from all words directly to the last output.",
+        height=220,
+    )
+
+
+def draw_averages(
+    values: dict[str, float], heads: dict[str, list[list[float]]], sentences: list[str]
+) -> alt.LayerChart:
+    """What heads return for sentences: values of the words, and above them their averages.
+
+    values: a number for each word that has weight
+    heads: by name, the weights of each head, one for each word of a sentence
+    """
+    boxes, links, texts, told = [], [], [], []
+    box = lambda x, y, value: (x, y, value, ATTENTION, value / max(values.values()))
+    for row, (name, weights) in enumerate(reversed(heads.items())):
+        returned = []
+        for column, words in enumerate(map(str.split, sentences)):
+            given = [values.get(word, 0) for word in words]
+            at = [column + (i + 0.5) / len(words) for i in range(len(words))]
+            texts += [(x, row, word, "center", "") for x, word in zip(at, words, strict=True)]
+            boxes += [box(x, row + INPUT, v) for x, v in zip(at, given, strict=True) if v]
+            averages = [sum(w * v for w, v in zip(each, given, strict=True)) for each in weights]
+            for head, (each, average) in enumerate(zip(weights, averages, strict=True)):
+                x = column + 0.5 + 0.21 * (head - (len(weights) - 1) / 2)
+                boxes.append(box(x, row + OUTPUT, average))
+                links += [
+                    (start, row + INPUT, x, row + OUTPUT, WEIGHTS[w], ATTENTION)
+                    for start, w in zip(at, each, strict=True)
+                    if w
+                ]
+            returned.append(averages)
+        equal = all(averages == returned[0] for averages in returned)
+        says, kind = ("the same output twice", "") if equal else ("different outputs", ATTENTION)
+        texts += [(0, row + HEAD, name, "left", ""), (2, row + HEAD, says, "right", kind)]
+        told.append(f"{name}: {says}.")
+    return _draw(
+        boxes,
+        links,
+        texts,
+        title=alt.Title(
+            "One average cannot tell who chases whom, but two heads can",
+            subtitle="Below: words with their values; above: what the heads return",
+        ),
+        description="Lines from the values of words to what heads return, for two sentences. "
+        + " ".join(told[::-1]),
+        height=340,
+    )
+
+
+def _draw(boxes: list, links: list, texts: list, **properties) -> alt.LayerChart:
+    """Lines with weights, boxes with numbers, and text in the color of its kind, if any."""
+    boxes = pd.DataFrame(boxes, columns=["x", "y", "value", "kind", "share"])
+    links = pd.DataFrame(links, columns=["x", "y", "x2", "y2", "weight", "kind"])
+    links["way"] = (links["y2"] > links["y"]) * (1 + (links["x2"] > links["x"]))
+    texts = pd.DataFrame(texts, columns=["x", "y", "text", "align", "kind"])
+
+    x = alt.X("x:Q").axis(None).scale(domain=[0, int(boxes["x"].max()) + 1], nice=False)
+    low, rows = min(boxes["y"].min() - 0.1, texts["y"].min()), round(boxes["y"].max() + 0.5)
+    y = alt.Y("y:Q").axis(None).scale(domain=[low - 0.06, rows - 0.09], nice=False)
+    scale = alt.Scale(domain=[*COLORS], range=[*COLORS.values()])
+    box = alt.Chart(boxes).encode(x, y)
+    square = {"size": alt.ExprRef("width > 500 ? 900 : 600"), "opacity": 1}
+    full = "datum.share == 1 && datum.kind == "
+    inks = {f"{full}'{ATTENTION}'": "white", f"{full}'{RECURRENT}'": "#18181b"}
+    return alt.layer(
+        alt.Chart(links)
+        .mark_rule(strokeWidth=2)
+        .encode(x, y, alt.Color("kind:N", scale=scale, legend=None), x2="x2", y2="y2"),
+        *(  # above the middle of a level line, or beside the beginning of another
+            alt.Chart(links)
+            .transform_filter(alt.datum.way == way)
+            .transform_calculate(x=at)
+            .mark_text(align=align, dx=dx, dy=dy, fontSize=15)
+            .encode(x, y, text="weight:N")
+            for way, (at, align, dx, dy) in enumerate(
+                [
+                    ("(datum.x + datum.x2) / 2", "center", 0, -24),
+                    ("datum.x", "left", 4, -25),
+                    ("datum.x", "right", 2, -25),
+                ]
+            )
+        ),
+        box.mark_square(fill="white", **square),
+        box.mark_square(strokeWidth=2, **square).encode(
+            fill=alt.Fill("kind:N", scale=scale, legend=None),
+            stroke=alt.Stroke("kind:N", scale=scale, legend=None),
+            fillOpacity=alt.FillOpacity("share:Q", scale=None, legend=None),
+        ),
+        *(
+            box.transform_filter(where)
+            .mark_text(fontSize=14, fontWeight="bold", color=ink)
+            .encode(text="value:Q")
+            for where, ink in {**inks, f"!({' || '.join(inks)})": alt.Undefined}.items()
+        ),
+        *(
+            alt.Chart(group)
+            .mark_text(
+                align=align,
+                fontSize=15,
+                fontWeight="normal" if align == "center" else "bold",
+                color=COLORS.get(kind, alt.Undefined),
+            )
+            .encode(x, y, text="text:N")
+            for (align, kind), group in texts.groupby(["align", "kind"])
+        ),
+        width="container",
+        **properties,
+    )
