@@ -35,7 +35,7 @@ def with_boxes(table: pd.DataFrame) -> HTML:
 def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart:
     """Two ways to batch the same pairs, with the positions that are filled by padding.
 
-    lengths: (pairs, 2), the pieces of each source and target
+    lengths: (pairs, 2), the tokens of each source and target
     orders: from the name of a way to its batches, which contain rows of `lengths`
     """
     bars, notes, wasted = [], [], []
@@ -49,7 +49,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
                 for (side, sign), size, end in sides:
                     row = {"order": order, "batch": number, "side": side, "top": top}
                     row["bottom"] = top + 0.8
-                    for what, first, last in ("pieces", 0, size), ("padding", size, end):
+                    for what, first, last in ("tokens", 0, size), ("padding", size, end):
                         ends = {"from": middle + sign * first, "to": middle + sign * last}
                         bars.append({**row, "what": what, "count": last - first, **ends})
                 top += 1
@@ -69,20 +69,20 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         .encode(alt.XDatum(int(place)), y=alt.value(y))
         for what, align, dx, color, place, y in (
             ("padding", "left", 6, orange, MIDDLES[0] + end, 14),
-            ("pieces", "right", -6, blue, MIDDLES[1] - start, 45),
+            ("tokens", "right", -6, blue, MIDDLES[1] - start, 45),
         )
     ]
     ticks = alt.Axis(
         values=[middle + n for middle in MIDDLES for n in range(-30, 31, 15)],
-        labelExpr=f"abs(datum.value) == {MIDDLES[1]} ? ['0', 'pieces'] : width < 400 && "
+        labelExpr=f"abs(datum.value) == {MIDDLES[1]} ? ['0', 'tokens'] : width < 400 && "
         f"datum.value % 2 ? '' : abs(abs(datum.value) - {MIDDLES[1]})",
         labelOverlap=False,
         tickCount=10,  # all of them
         grid=False,
     )
     across = alt.X("from:Q").title(None).axis(ticks).scale(domain=[-89, 89], nice=False)
-    colors = alt.Scale(domain=["pieces", "padding"], range=[blue, orange])
-    pale = alt.Scale(domain=["pieces", "padding"], range=[0.85, 0.35])
+    colors = alt.Scale(domain=["tokens", "padding"], range=[blue, orange])
+    pale = alt.Scale(domain=["tokens", "padding"], range=[0.85, 0.35])
     font = alt.ExprRef("width < 400 ? 13 : 14")
     below = alt.Chart(names).encode(across, y=alt.value(-12))
     sides = [

@@ -58,8 +58,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     # A neighborhood reaches less far than the formula says.
     far = "column == 'distance' && datum.layer == 'restricted self-attention'"
     last = last.transform_calculate(
-        said=f"{far} ? '' : column != 'work' ? ': ' + format(datum.value, ',.0f') : "
-        "width < 500 ? '' : ': ' + replace(format(datum.value, '.2s'), 'G', 'B')",
+        said=f"{far} || column == 'work' ? '' : ': ' + format(datum.value, ',.0f')",
         name=f"{together} ? 'all others' : {dilated} ? (width < 500 ? 'dilated conv.' : "
         "'dilated convolution') : split(datum.layer, ' ')[0]",
     )
@@ -72,9 +71,10 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     sentence = sentence.transform_calculate(
         ours="datum.n * datum.n * d",
         other="datum.n * d * d",
-        middle="sqrt(datum.ours * datum.other)",
+        # On a phone, below the curve that would cross it.
+        middle="datum.ours * pow(d / datum.n, width < 500 ? 0.3 : 0.5)",
         told="'× ' + format(d / datum.n, '.0f')",
-        average="width < 500 ? '34 on average' : 'average sentence: 34 pieces'",
+        average="width < 500 ? '34 on average' : 'average sentence: 34 tokens'",
     ).encode(x="n:Q")
     unit = alt.expr(f"{columns}[column][0]")
     return alt.layer(
