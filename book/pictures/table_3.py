@@ -56,7 +56,7 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
     shown = f"group == 'all' ? width > 500 || !datum.crowded : {chosen}"
     across = (
         alt.X("perplexity:Q")
-        .title("perplexity per piece, better →")
+        .title("perplexity per token, better →")
         .scale(domain=[6.3, 3.95], nice=False)
         .axis(tickCount=5, grid=False, titleAnchor="end")
     )
