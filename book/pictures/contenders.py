@@ -10,6 +10,7 @@ SETTINGS = {
     "beam 1": "greedy",
     "best, float32": "32 bits",
     "best, bfloat16": "bfloat16",
+    "engine": "a trained model",
 }
 SHORT = {"torch.nn.Transformer": "PyTorch", "Hugging Face Marian": "HF Marian"}
 CLEARLY = {"faster": charts.PALETTE[0], "no": charts.PALETTE[-1], "slower": charts.PALETTE[1]}
