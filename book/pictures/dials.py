@@ -118,11 +118,15 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         number("pos + datum.step", 1, orange),
         below(0, size, size, color=orange, fontWeight=600),
         below(1, turn, wave),
-        rows.transform_calculate(told=f"{name} + (width < 500 ? ': ' + {ago} : '')").encode(
-            text="told:N"
-        ),
-        rows.transform_calculate(told=f"width < 500 ? '' : {ago}")
-        .mark_text(dx=left, dy=20, fontSize=13, align="left", color=orange)
+        rows.transform_calculate(told=name).encode(text="told:N"),
+        rows.transform_calculate(told=ago)
+        .mark_text(
+            dx=alt.ExprRef("width < 500 ? 40 - width / 8 : -width * 1.15 / 4.65"),
+            dy=alt.ExprRef(f"width < 500 ? -{radius} - 18 : 20"),
+            fontSize=13,
+            align="left",
+            color=orange,
+        )
         .encode(text="told:N"),
         rows.transform_calculate(told="width < 500 ? '' : 'a full turn takes'")
         .mark_text(dx=left, dy=alt.ExprRef(f"{radius} + 41"), fontSize=13, align="left")
@@ -130,7 +134,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         data=alt.Data(values=hands),
         title=alt.TitleParams(
             "Fast hands distinguish neighbors, slow hands distant positions",
-            subtitle="Eight of a position’s hands, in blue, and those of a later one, in orange",
+            subtitle="Eight of a position’s hands, and where they stand some tokens later",
         ),
         description="Eight dials with two hands each, one for the position and one for a later "
         "one: 1 token later in the upper row, 100 in the lower. From left to right, both rows turn "

@@ -45,7 +45,7 @@ def draw_rows(
     # All in one picture, in pixels: the layers, what they return, and below it the rows.
     sizes = {
         "left": "width < 500 ? 110 : 136",
-        "right": "width * 0.58",
+        "right": "width * (width < 500 ? 0.58 : 0.5)",
         "cell": f"(right - left) / (width < 500 ? {COLUMNS // 2} : {COLUMNS})",
         "here": "125 + 27 * read_row",
     }

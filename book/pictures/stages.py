@@ -9,24 +9,24 @@ from torch import Tensor
 
 
 def draw_stages(
-    likely: dict[str, tuple[Tensor, Tensor]], answer: Tensor, piece: Callable[[int], str]
+    likely: dict[str, tuple[Tensor, Tensor]], answer: Tensor, word: Callable[[int], str]
 ) -> HTML:
-    """The likeliest pieces after each sub-layer and at each position.
+    """The likeliest tokens after each sub-layer and at each position.
 
     likely: from the name of a stage to the largest probabilities and their ids, (positions, 5)
     answer: (1, positions + 1), the ids of the target
-    piece: from an id to its text
+    word: from an id to its text
     """
     rows = [
         [
-            [[piece(i), round(p, 4)] for i, p in zip(ids, probabilities, strict=True)]
+            [[word(i), round(p, 4)] for i, p in zip(ids, probabilities, strict=True)]
             for ids, probabilities in zip(indices.tolist(), values.tolist(), strict=True)
         ]
         for values, indices in likely.values()
     ]
-    said = [piece(i) for i in answer[0].tolist()]
+    said = [word(i) for i in answer[0].tolist()]
     data = {
-        "title": "Each column starts as the piece read and ends as the piece to write",
+        "title": "Each column starts as the token read and ends as the token to write",
         "rows": rows,
         "read": said[:-1],
         "next": said[1:],

@@ -14,11 +14,11 @@ SIDES = {"right": ("left", 11), "left": ("right", -11)}
 def draw_units(
     answers: Tensor, likeness: Tensor, units: list[int], here: int, names: list[str]
 ) -> alt.LayerChart:
-    """Pieces by what they do to a unit and by how much its value is like them; a unit at a time.
+    """Tokens by what they do to a unit and by how much its value is like them; a unit at a time.
 
-    answers: (pieces, units), a unit's number before the ReLU
-    likeness: (units, pieces), the cosine of the unit's value and a piece
-    here: the piece for which the units are on
+    answers: (tokens, units), a unit's number before the ReLU
+    likeness: (units, tokens), the cosine of the unit's value and a token
+    here: the token for which the units are on
     """
     torch.manual_seed(0)
     some = torch.randperm(len(names))[:150].tolist()  # of those in gray
@@ -83,12 +83,12 @@ def draw_units(
         ),
         title=alt.TitleParams(
             alt.expr(f"{titles}[unit]"),
-            subtitle="A dot: a piece in place of “bicycle”; drawn: the top ten of both axes and "
+            subtitle="A dot: a token in place of “bicycle”; drawn: the top ten of both axes and "
             "150 random ones",
         ),
         width="container",
         height=270,
-        description="Pieces of the vocabulary, for one unit at a time: to the right, those that "
+        description="Tokens of the vocabulary, for one unit at a time: to the right, those that "
         "turn it on when they replace bicycle, and above, those that are like what it adds. For "
         "the strongest unit, bike and bicycle stand alone at the upper right, far from all others.",
     ).add_params(charts.menu("unit", units[0], units, "Unit", labels=labels))
