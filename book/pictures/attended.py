@@ -40,7 +40,7 @@ def draw_attended(rows: dict[str, Tensor], names: list[str], of: str, title: str
     )
     return alt.layer(
         base.mark_rect().encode(shade),
-        base.mark_text(fontSize=13).encode(text=alt.Text("weight:Q", format=".2f")),
+        base.mark_text(fontSize=14).encode(text=alt.Text("weight:Q", format=".2f")),
     ).properties(
         title=title,
         width="container",

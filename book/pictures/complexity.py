@@ -45,7 +45,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     short = f"column == 'work' ? {short} : format(datum.value, ',')"
     shades = [charts.LAYERS[kind.split()[0]] for kind in kinds]
     valued = lambda chart: chart.transform_calculate(value=table.replace("\n", " ")).encode(
-        x.axis(values=[8, 64, 512, 4096], grid=False, titleAnchor="end"),
+        x.axis(values=[8, 64, 512, 4096], grid=False),
         y.axis(values=[10**e for e in range(11)], labelExpr=short),
         alt.Color("layer:N").scale(domain=list(kinds), range=shades).legend(None),
     )
@@ -93,7 +93,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         equal.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]).encode(
             x="n:Q", y="both:Q", y2=alt.value("height")
         ),  # from where they meet, down
-        equal.mark_text(y=alt.ExprRef("height - 10"), dx=5, align="left", fontSize=13).encode(
+        equal.mark_text(y=alt.ExprRef("height - 10"), dx=5, align="left", fontSize=14).encode(
             x="n:Q", text="what"
         ),
         sentence.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]).encode(
@@ -103,8 +103,8 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         sentence.mark_text(
             align="right", dx=-5, fontSize=alt.ExprRef("width < 500 ? 14 : 18"), fontWeight="bold"
         ).encode(y="middle:Q", text="told:N"),
-        sentence.mark_text(y=10, dx=5, align="left", fontSize=13).encode(text="average:N"),
-        alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=-28, y=-22, fontSize=13, text=unit),
+        sentence.mark_text(y=10, dx=5, align="left", fontSize=14).encode(text="average:N"),
+        alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=-28, y=-22, fontSize=14, text=unit),
         title=alt.TitleParams(
             alt.expr(f"{columns}[column][1]"),
             offset=12,

@@ -51,7 +51,7 @@ def draw_ratios(
     told = (f"{row.contender}, {row.group}: {row.ratio:.2f}" for row in others.itertuples())
     equal = alt.Chart(pd.DataFrame({"x": [1]})).encode(across("x"))
     sides = (
-        equal.mark_text(align=align, dx=dx, fontSize=13).encode(y=alt.value(-30), text=alt.value(t))
+        equal.mark_text(align=align, dx=dx, fontSize=14).encode(y=alt.value(-30), text=alt.value(t))
         for align, dx, t in (("right", -18, "← faster"), ("left", 18, "slower →"))
     )
     head = {"x": alt.value("width"), "y": alt.value(-30), "text": alt.value("median")}

@@ -79,7 +79,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
             .mark_text(
                 dx=alt.ExprRef(f"({radius} + 16) * sin{tip}"),
                 dy=alt.ExprRef(f"-({radius} + 12) * cos{tip}"),
-                fontSize=13,
+                fontSize=14,
                 fontWeight=600,
                 color=color,
             )
@@ -123,13 +123,13 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         .mark_text(
             dx=alt.ExprRef("width < 500 ? 40 - width / 8 : -width * 1.15 / 4.65"),
             dy=alt.ExprRef(f"width < 500 ? -{radius} - 18 : 20"),
-            fontSize=13,
+            fontSize=14,
             align="left",
             color=orange,
         )
         .encode(text="told:N"),
         rows.transform_calculate(told="width < 500 ? '' : 'a full turn takes'")
-        .mark_text(dx=left, dy=alt.ExprRef(f"{radius} + 41"), fontSize=13, align="left")
+        .mark_text(dx=left, dy=alt.ExprRef(f"{radius} + 41"), fontSize=14, align="left")
         .encode(text="told:N"),
         data=alt.Data(values=hands),
         title=alt.TitleParams(

@@ -45,7 +45,7 @@ def draw_gains(
             one.mark_point(filled=True, size=60, opacity=1, yOffset=aside).encode(
                 across("change")
                 .title("change in BLEU, better →")
-                .axis(values=[-30, -20, -10, 0, 10, 20], titleAnchor="end", grid=False)
+                .axis(values=[-30, -20, -10, 0, 10, 20], grid=False)
             ),
         )
     ]

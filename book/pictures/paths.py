@@ -86,8 +86,8 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         title.mark_text(align="left", fontWeight="bold").encode(
             x, alt.Y("below:Q", scale=None), color, text="length:N", size=large
         ),
-        words.mark_text(align="left", fontSize=13, text="first word").encode(x, y),
-        words.mark_text(align="right", fontSize=13, text="last word").encode(
+        words.mark_text(align="left", fontSize=14, text="first word").encode(x, y),
+        words.mark_text(align="right", fontSize=14, text="last word").encode(
             alt.X("end:Q", scale=None), y
         ),
         title=alt.Title(

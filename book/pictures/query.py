@@ -105,7 +105,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         .encode(x, y, x2="x2", y2="y2")
         .encode(opacity=alt.condition("datum.number == 0", alt.value(0.6), alt.value(0.2))),
         lines.mark_text(
-            fontSize=13,
+            fontSize=14,
             color=grey,
             align=alt.ExprRef(f"{upright} ? 'center' : 'right'"),
             dx=alt.ExprRef(f"{upright} ? 0 : -8"),
@@ -118,7 +118,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         ),
         keyed.mark_point(size=70, **tip).encode(x, y, colored),
         keyed.mark_text(
-            fontSize=13, align=alt.ExprRef(f"datum.key == '{words[0]}' ? 'left' : 'right'")
+            fontSize=14, align=alt.ExprRef(f"datum.key == '{words[0]}' ? 'left' : 'right'")
         ).encode(colored, x="over:Q", y="up:Q", text="label:N"),
         arrow.mark_rule(strokeWidth=3, color=orange).encode(**ends),
         arrow.mark_point(size=120, **tip, color=orange).encode(x, y),
@@ -128,12 +128,12 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         .encode(x, y)
         .properties(name="handle"),
         arrow.mark_text(
-            dx=aside, dy=-20, fontSize=13, fontWeight="bold", text="query (drag)"
+            dx=aside, dy=-20, fontSize=14, fontWeight="bold", text="query (drag)"
         ).encode(x, y),
         strip.mark_line(color=grey, strokeWidth=1),
         strip.mark_circle(opacity=1).encode(colored, sized(alt.Size, [20, 500])),
         strip.mark_text(
-            fontSize=13,
+            fontSize=14,
             lineBreak="\n",
             align=either("'center'", "'left'"),
             dx=either(0, 22),

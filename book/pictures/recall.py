@@ -53,7 +53,7 @@ def _panel(title: str, runs: pd.DataFrame, limit: int) -> tuple[alt.LayerChart, 
         range=[charts.LAYERS[layer] for _, layer in NAMES.values()],
     )
     x = alt.X("distance:Q", title="distance (symbols)").scale(domain=[0.6, 13.8], nice=False)
-    y = alt.Y("steps:Q", title="steps of training; ↓ better").scale(
+    y = alt.Y("steps:Q", title="steps of training, better ↓").scale(
         type="log", domain=[2.5, 5500], nice=False
     )
     upright = charts.UPRIGHT | {"grid": False, "values": [10, 100, 1000], "format": ",d"}

@@ -13,12 +13,7 @@ def draw_rate(equation: str) -> alt.LayerChart:
     papers = equation.replace("d_model", "512").replace("warmup", "4000")
     yours, papers = f"1e4 * {equation}", f"1e4 * {papers}"
     updates = alt.Chart(alt.sequence(10, 20_001, 10, as_="step"))
-    x = (
-        alt.X("step:Q")
-        .title("update")
-        .scale(domain=[0, 20_000])
-        .axis(tickCount=5, grid=False, titleAnchor="end")
-    )
+    x = alt.X("step:Q").title("update").scale(domain=[0, 20_000]).axis(tickCount=5, grid=False)
     y = (
         alt.Y("rate:Q")
         .title("learning rate (in units of 10⁻⁴)")

@@ -67,8 +67,8 @@ def draw_equals(runs: pd.DataFrame, base: str, name: str) -> tuple[alt.LayerChar
         .encode(
             alt.X("tokens", title="tokens read, in millions")
             .scale(domain=[0, 1.75], nice=False)
-            .axis(values=[0, 0.5, 1, 1.5], titleAnchor="end"),
-            alt.Y("loss", title="loss, nats per token (lower is better)")
+            .axis(values=[0, 0.5, 1, 1.5]),
+            alt.Y("loss", title="loss (nats per token), better ↓")
             .scale(zero=False)
             .axis(tickCount=5, **charts.UPRIGHT),
             both,
@@ -97,7 +97,7 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
         alt.Color("verdict", legend=None).scale(domain=[*VERDICTS], range=[*VERDICTS.values()]),
         tooltip=["change", alt.Tooltip("mean", format="+.3f"), "verdict"],
     )
-    across = alt.X("mean", title="← better: loss (nats)").scale(
+    across = alt.X("mean", title="change in loss (nats), better ←").scale(
         domain=[-0.25, 0.02], range=[0, alt.ExprRef("width - 60")], nice=False
     )
     ends = by_row.transform_calculate(low="datum.mean - datum.half", high="datum.mean + datum.half")
@@ -117,7 +117,7 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
                 format="~f",
             )
         ),
-        by_row.mark_text(align="right", fontSize=13, fontWeight=600).encode(
+        by_row.mark_text(align="right", fontSize=14, fontWeight=600).encode(
             x=alt.value(alt.ExprRef("width")), text=alt.Text("mean:Q", format="+.3f")
         ),
         title=alt.Title(
@@ -160,7 +160,7 @@ def _lengths(title: str, runs: pd.DataFrame, trained: int) -> tuple[alt.LayerCha
     lines = alt.Chart(rows).encode(
         alt.X("length", title="tokens in a text")
         .scale(type="log", base=2, domain=[0.93 * rows["length"].min(), 1.2 * longest], nice=False)
-        .axis(values=sorted(set(rows["length"])), titleAnchor="end"),
+        .axis(values=sorted(set(rows["length"]))),
         alt.Y("loss", title="loss (nats)").scale(zero=False).axis(tickCount=4, **charts.UPRIGHT),
         alt.Color("positions", legend=None).scale(
             domain=["RoPE", "sinusoids"], range=[charts.PALETTE[0], charts.PALETTE[-1]]
@@ -170,7 +170,7 @@ def _lengths(title: str, runs: pd.DataFrame, trained: int) -> tuple[alt.LayerCha
     first, second, *_ = sorted(set(rows["length"]))
     highest = rows.sort_values("loss").drop_duplicates(["positions", "length"], keep="last")
     names = (  # above the lines
-        lines.mark_text(align=align, dx=dx, dy=dy, fontSize=13, fontWeight=600)
+        lines.mark_text(align=align, dx=dx, dy=dy, fontSize=14, fontWeight=600)
         .encode(text="positions")
         .properties(data=highest[(highest["positions"] == name) & (highest["length"] == length)])
         for name, length, align, dx, dy in (
@@ -183,7 +183,7 @@ def _lengths(title: str, runs: pd.DataFrame, trained: int) -> tuple[alt.LayerCha
         edge.encode(x="length"),
         lines.mark_line(point=True).encode(detail="seed"),
         *names,
-    ).properties(width=275, height=220, title=alt.Title(title, fontSize=13))
+    ).properties(width=275, height=220, title=alt.Title(title, fontSize=14))
     return chart, f"{title}, read {trained} tokens at a time in training: {told}."
 
 
@@ -196,7 +196,7 @@ def draw_deep(rows: pd.DataFrame) -> alt.LayerChart:
     mean = rows.groupby(["kind", "order", "rate"], as_index=False)["loss"].mean()
     kinds = ["post-norm", "post-norm, warmup", "pre-norm", "pre-norm, warmup"]
     chart = alt.Chart(rows).encode(
-        alt.X("rate:O", title="learning rate").axis(labelAngle=0, titleAnchor="end"),
+        alt.X("rate:O", title="learning rate").axis(labelAngle=0),
         alt.Y("loss", title="loss after 300 updates (nats)").axis(
             values=[0, 1, 2, 3], **charts.UPRIGHT
         ),
@@ -208,7 +208,7 @@ def draw_deep(rows: pd.DataFrame) -> alt.LayerChart:
     )
     lines = chart.mark_line(strokeWidth=2).properties(data=mean).encode(tooltip=alt.value(None))
     names = (
-        chart.mark_text(align=align, dx=dx, dy=dy, fontSize=13, fontWeight=600)
+        chart.mark_text(align=align, dx=dx, dy=dy, fontSize=14, fontWeight=600)
         .encode(text=alt.datum(name), tooltip=alt.value(None))
         .properties(data=mean[(mean["kind"] == kind) & (mean["rate"] == rate)])
         for kind, name, rate, align, dx, dy in (

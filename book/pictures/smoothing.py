@@ -13,7 +13,7 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     """
     blue, orange, *_, ink = charts.PALETTE
     ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
-    x = alt.X("p:Q").title("probability of the right token").axis(values=ticks, titleAnchor="end")
+    x = alt.X("p:Q").title("probability of the right token").axis(values=ticks)
     x = x.scale(domain=[0, 1.02], nice=False)
     y = (
         alt.Y("loss:Q")

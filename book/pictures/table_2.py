@@ -49,7 +49,6 @@ def _panel(systems: pd.DataFrame, pair: str, language: str) -> tuple[alt.LayerCh
             values=[1e19, 1e20, 1e21],
             labelExpr="'10' + split('¹⁹ ²⁰ ²¹', ' ')[round(log(datum.value) / LN10) - 19]",
             grid=False,
-            titleAnchor="end",
         )
     )
     up = (
@@ -70,7 +69,7 @@ def _panel(systems: pd.DataFrame, pair: str, language: str) -> tuple[alt.LayerCh
         points.mark_point(opacity=1, size=80).encode(
             color=color, tooltip=["name", "bleu", alt.Tooltip("cost", format=".1e")]
         ),
-        points.mark_text(**beside, fontSize=13).encode(color=color, text="said:N"),
+        points.mark_text(**beside, fontSize=14).encode(color=color, text="said:N"),
         width=310,
         height=260,
     )

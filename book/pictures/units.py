@@ -53,9 +53,7 @@ def draw_units(
     y = alt.Y("likeness:Q").title("likeness to what the unit adds (cosine)")
     y = y.scale(domain=[-0.3, 0.6], nice=False)
     seen = alt.Chart(pd.DataFrame(rows, columns=fields)).transform_filter("datum.unit == unit")
-    seen = seen.encode(
-        x.axis(grid=False, titleAnchor="end"), y.axis(**charts.UPRIGHT, format="~g", tickCount=5)
-    )
+    seen = seen.encode(x.axis(grid=False), y.axis(**charts.UPRIGHT, format="~g", tickCount=5))
     blue, *_, gray = charts.PALETTE
     both = lambda one, other: alt.condition("datum.both", alt.value(one), alt.value(other))
     zero = alt.Chart(pd.DataFrame([{"answer": 0, "likeness": 0}])).encode(x)
@@ -64,10 +62,10 @@ def draw_units(
             y, x2=alt.datum(9), y2=alt.datum(0.6)
         ),
         zero.mark_rule(color=gray),
-        zero.mark_text(align="right", dx=-8, y=12, fontSize=13, text="off"),
-        zero.mark_text(align="left", dx=8, y=12, fontSize=13, text=alt.expr(f"{counts}[unit]")),
+        zero.mark_text(align="right", dx=-8, y=12, fontSize=14, text="off"),
+        zero.mark_text(align="left", dx=8, y=12, fontSize=14, text=alt.expr(f"{counts}[unit]")),
         zero.mark_text(
-            align="right", dx=-8, y=12, fontSize=13, color=blue, text="on and added"
+            align="right", dx=-8, y=12, fontSize=14, color=blue, text="on and added"
         ).encode(x=alt.value(alt.ExprRef("width"))),
         seen.mark_circle().encode(
             color=both(blue, gray),
