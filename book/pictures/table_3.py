@@ -98,7 +98,7 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
         corner(1, "right", -8, -9),
         corner(2, "left", 8, -9),
         marks,
-        points.transform_filter(shown).mark_text(**beside, fontSize=14).encode(text="name:N"),
+        points.transform_filter(shown).mark_text(**beside, fontSize=13).encode(text="name:N"),
         usermeta={"columns": 2},
         width="container",
         height=390,
