@@ -10,7 +10,7 @@ from book import charts
 
 NAMES = {  # of the stacks, and their layer in the palette
     "contiguous": ("contiguous", "convolutional"),
-    "LSTM": ("recurrent (LSTM)", "recurrent"),
+    "LSTM": ("LSTM", "recurrent"),
     "dilated": ("dilated", "dilated"),
     "self-attention": ("self-attention", "self-attention"),
 }
@@ -25,7 +25,7 @@ def draw_recall(tasks: dict[str, pd.DataFrame], limit: int = 4000) -> alt.HConca
     return alt.hconcat(*panels, spacing=20).properties(
         title=alt.Title(
             "Convolutions pay for each hop, LSTMs for the distance in one version",
-            subtitle="Points: single runs; lines: medians. Dilated convolutions cross 3, 5, 6 and 7 in two hops",
+            subtitle="Points: runs; lines: medians. Dilated convolutions need two hops for 3, 5, 6 and 7",
         ),
         description="Steps of training against the distance, on a logarithmic axis. "
         + " ".join(told),
