@@ -25,7 +25,8 @@ def draw_recall(tasks: dict[str, pd.DataFrame], limit: int = 4000) -> alt.HConca
     return alt.hconcat(*panels, spacing=20).properties(
         title=alt.Title(
             "Convolutions pay for each hop, LSTMs for the distance in one version",
-            subtitle="Points: runs; lines: medians. Dilated convolutions need two hops for 3, 5, 6 and 7",
+            subtitle="Points: runs; lines: medians. Dilated convolutions take two hops "
+            "for 3, 5, 6 and 7",
         ),
         description="Steps of training against the distance, on a logarithmic axis. "
         + " ".join(told),
