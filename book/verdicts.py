@@ -282,9 +282,15 @@ def beside(entries: list[Entry], address: Callable[[str], str]) -> str:
 def put_beside(
     document: nodes.document, entries: list[Entry], address: Callable[[str], str]
 ) -> None:
-    """Put the verdicts on each paragraph of the paper beside it; pages have the given addresses."""
+    """Put the verdicts on each paragraph of the paper beside it; pages have the given addresses.
+
+    A verdict is told once in a section: not beside a paragraph whose section shows its box.
+    """
+    boxes = [(section_of(raw), raw.astext()) for raw in document.findall(nodes.raw)]
     for ours in list(document.findall(nodes.block_quote)):
-        if judged := [entry for entry in entries if entry.verdict.mark == ours.get("mark")]:
+        near = "".join(text for section, text in boxes if section is section_of(ours))
+        of = [entry for entry in entries if entry.verdict.mark == ours.get("mark")]
+        if judged := [each for each in of if f'id="claim-{each.verdict.id}"' not in near]:
             folded = isinstance(ours.parent, details)  # below the paper's own words
             paragraph = [ours.parent.previous_sibling(), ours.parent] if folded else [ours]
             note = nodes.raw("", beside(judged, address), format="html")
@@ -293,6 +299,13 @@ def put_beside(
             for part in paragraph:
                 part.parent.remove(part)
                 both += part
+
+
+def section_of(node: nodes.Element) -> nodes.Element | None:
+    """The innermost section that a part of a document stands in."""
+    while (node := node.parent) and not isinstance(node, nodes.section):
+        pass
+    return node
 
 
 def linked(verdict: str, page: str = "claims.html") -> str:

@@ -116,8 +116,11 @@ def test_the_front_page_counts_every_claim_of_the_index() -> None:
 
 
 def test_every_claim_that_a_cell_makes_is_shown_there_in_the_index_and_beside_the_paper() -> None:
-    """Otherwise a call whose verdict its cell does not show would be lost in silence."""
-    called, shown, beside = set(), set(), []
+    """Otherwise a call whose verdict its cell does not show would be lost in silence.
+
+    A verdict is told once in a section: beside its paragraph, or in the box of its cell.
+    """
+    called, shown, beside, boxed = set(), set(), [], []
     for page in pages():
         text = (CHAPTERS / f"{page}.md").read_text(encoding="utf-8")
         ids = re.findall(r'^ *(?:display\()?claim\(\s*"([^"]+)"', text, re.MULTILINE)
@@ -125,12 +128,20 @@ def test_every_claim_that_a_cell_makes_is_shown_there_in_the_index_and_beside_th
         shown |= {(page, id) for id in re.findall(r'<aside class="claim" id="([^"]*)"', html(page))}
         notes = "".join(re.findall(r'<aside class="beside".*?</aside>', html(page)))
         beside += re.findall(r'<a href="[^"#]*#([^"]*)"', notes)
+        for found in re.finditer(
+            r'<aside class="claim" id="([^"]*)"[^>]*claim of ([^:]*):', html(page)
+        ):
+            mark = found[2].rpartition(", ")[2]
+            if paragraph := re.search(rf'<a class="mark[^>]*>{re.escape(mark)}<', html(page)):
+                start, end = sorted([paragraph.start(), found.start()])
+                if not re.search(r"</?section\b", html(page)[start:end]):
+                    boxed.append(found[1])
     link = r'<td><a href="([\w/-]+)\.html#(claim-[^"]+)">'
     listed = set(re.findall(link, html("claims")))
     runs = {("claims", id) for id in re.findall(r'<tr id="(claim-run-[^"]+)"', html("claims"))}
     own = {(page, id) for page, id in shown if id.startswith("claim-since-2017")}  # not the paper's
     assert called == shown == listed - runs | own and runs < listed and not own & listed
-    assert sorted(beside) == sorted(id for _, id in listed)
+    assert sorted(beside + boxed) == sorted(id for _, id in listed) and boxed
 
 
 def test_symbols_lead_to_their_meaning() -> None:

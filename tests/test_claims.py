@@ -178,6 +178,19 @@ def test_verdicts_stand_beside_the_paragraph_that_they_judge(paper: bool):
     assert 'label="§3.2.1 ¶4: verdicts"' in note.astext()
 
 
+def test_a_verdict_is_told_once_in_a_section():
+    near, far = (
+        nodes.raw("", f'<aside class="claim" id="claim-{id}">') for id in ("s9-odd", "even")
+    )
+    quote = nodes.block_quote("", mark="§3.2.1 ¶4")
+    document = new_document("page", get_default_settings())
+    document += [nodes.section("", quote, near), nodes.section("", far)]
+    entries = [verdicts.Entry("a", made()), verdicts.Entry("a", made(id="even"))]
+    verdicts.put_beside(document, entries, "at {}".format)
+    (note,) = [raw for raw in document.findall(nodes.raw) if "beside" in raw.astext()]
+    assert "#claim-even" in note.astext() and "s9-odd" not in note.astext()
+
+
 def test_the_index_escapes_and_leads_to_the_chapter_and_the_bars_count_by_verdict():
     entry = verdicts.Entry("3-2-attention", made(statement="n < d", evidence="1 & -2"))
     table = verdicts.index([entry])
