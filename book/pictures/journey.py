@@ -40,7 +40,8 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
     given = {kind: seen[kind].weights[layer].mean(dim=0).tolist() for kind, layer in LAYERS.items()}
     lines = pd.DataFrame(
         {"x": x, "x2": x2, "y": GAPS[kind][0], "y2": GAPS[kind][1],
-         "weight": round(weight, 3), "word": word}
+         "weight": round(weight, 3), "word": word,
+         "ink": (0.15 + 0.55 * weight) / (3 if kind == "encoder" else 1)}
         for kind, read in zip(GAPS, (english, german), strict=True)
         for word, x2, row in zip(read, below[kind], given[kind], strict=True)
         for x, weight in enumerate(row)
@@ -54,6 +55,11 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         for i, row in enumerate(part.tolist())
         for k, number in enumerate(row)
     )  # fmt: skip
+    frames = pd.DataFrame(
+        {"x": i - 0.4, "x2": i + 0.4, "y": place[0], "y2": place[1], "word": word}
+        for place in STRIPS.values()
+        for i, word in enumerate(english)
+    )
     read, written = FOLLOWED
     row = given["cross"][german.index(written)]
     assert english[row.index(max(row))] == read  # as the title says
@@ -93,9 +99,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
             color=alt.when(followed).then(alt.value(blue)).otherwise(alt.value(gray)),
             opacity=alt.when(followed)
             .then(alt.value(1))
-            .otherwise(
-                alt.Opacity("weight:Q", legend=None).scale(domain=[0, 1], range=[0.15, 0.7])
-            ),
+            .otherwise(alt.Opacity("ink:Q", legend=None, scale=None)),
             size=alt.Size("weight:Q", legend=None).scale(domain=[0, 1], range=[0.5, 10]),
         ),
         alt.Chart(cells)
@@ -106,6 +110,14 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
             y2="y2",
             color=alt.value(gray),
             opacity=alt.Opacity("size:Q", legend=None).scale(domain=[0, 1], range=[0, 0.55]),
+        ),
+        alt.Chart(frames)
+        .mark_rect(filled=False, stroke=blue, strokeWidth=2)
+        .encode(
+            **place,
+            x2="x2",
+            y2="y2",
+            opacity=alt.when(followed).then(alt.value(1)).otherwise(alt.value(0)),
         ),
         alt.Chart(words, name="words")
         .mark_text(fontSize=alt.ExprRef("width < 500 ? 12 : 15"), fontWeight=600)
@@ -132,8 +144,8 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         height=HEIGHT,
         title=alt.Title(
             f"To write “{written}”, the translator looks most at “{read}”",
-            subtitle=f"Lines: attention weights above {LEAST}, mean of the heads of one layer. "
-            "Point at a word or tap it: its lines turn blue.",
+            subtitle=f"Lines: weights above {LEAST}, means of a layer’s heads. "
+            "Point at a word, or tap it.",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
         "attention, of the first of four layers, and dots for the others; the rows after all four, "

@@ -12,8 +12,8 @@ RECURRENT, ATTENTION = "recurrent", "self-attention"
 COLORS = {"word": charts.PALETTE[6]} | {
     kind: charts.LAYERS[kind] for kind in (RECURRENT, ATTENTION)
 }
-WEIGHTS = {0.25: "¼", 0.5: "½", 1: ""}
-INPUT, OUTPUT, HEAD = 0.22, 0.6, 0.84  # heights in a row, of which each is 1 high
+WEIGHTS = {0.25: "¼", 0.5: "½", 1: "1"}
+INPUT, OUTPUT, HEAD = 0.22, 0.6, 0.81  # heights in a row, of which each is 1 high
 
 
 def draw_loop(words: Sequence[float], limit: float, weights: Sequence[float]) -> alt.LayerChart:
@@ -33,21 +33,34 @@ def draw_loop(words: Sequence[float], limit: float, weights: Sequence[float]) ->
     for x, word in zip(at[0], words, strict=True):
         states.append(min(limit, word + states[-1] / 2))
         boxes.append((x, OUTPUT, states[-1], RECURRENT, 1))
-        links.append((x, INPUT, x, OUTPUT, "", RECURRENT))
+        links.append((x, INPUT, x, OUTPUT, WEIGHTS[1], RECURRENT))
     links += [(x, OUTPUT, after, OUTPUT, WEIGHTS[0.5], RECURRENT) for x, after in pairwise(at[0])]
     sums = [0.5 ** (last - i) for i in range(len(words))], weights
+    terms = [[states[-2] / 2, words[last]]]  # of the last output
     for x, each, kind in zip(at[1:], sums, (RECURRENT, ATTENTION), strict=True):
-        total = sum(w * word for w, word in zip(each, words, strict=True))
-        boxes.append((x[last], OUTPUT, total, kind, 1))
+        terms.append([w * word for w, word in zip(each, words, strict=True)])
+        boxes.append((x[last], OUTPUT, sum(terms[-1]), kind, 1))
         links += [
             (start, INPUT, x[last], OUTPUT, WEIGHTS[w], kind)
             for start, w in zip(x, each, strict=True)
         ]
+    told = lambda number: "½" if number == 0.5 else f"{number:g}"
     return _draw(
         boxes,
         links,
         texts=[
-            (i + 0.03, HEAD, name, "left", kind) for i, (name, kind) in enumerate(heads.items())
+            text
+            for i, (name, kind) in enumerate(heads.items())
+            for text in (
+                (i + 0.03, HEAD, name, "left", kind),
+                (
+                    i + 0.48,
+                    0,
+                    f"{' + '.join(map(told, terms[i]))} = {told(sum(terms[i]))}",
+                    "center",
+                    "",
+                ),
+            )
         ],
         title=alt.Title(
             "A limit makes the last output wait for all the others",
@@ -89,7 +102,7 @@ def draw_averages(
             returned.append(averages)
         equal = all(averages == returned[0] for averages in returned)
         says, kind = ("the same output twice", "") if equal else ("different outputs", ATTENTION)
-        texts += [(0, row + HEAD, name, "left", ""), (2, row + HEAD, says, "right", kind)]
+        texts.append((0, row + HEAD, f"{name}: {says}", "left", kind))
         told.append(f"{name}: {says}.")
     return _draw(
         boxes,
@@ -101,7 +114,7 @@ def draw_averages(
         ),
         description="Lines from the values of words to what heads return, for two sentences. "
         + " ".join(told[::-1]),
-        height=340,
+        height=370,
     )
 
 
@@ -109,7 +122,7 @@ def _draw(boxes: list, links: list, texts: list, **properties) -> alt.LayerChart
     """Lines with weights, boxes with numbers, and text in the color of its kind, if any."""
     boxes = pd.DataFrame(boxes, columns=["x", "y", "value", "kind", "share"])
     links = pd.DataFrame(links, columns=["x", "y", "x2", "y2", "weight", "kind"])
-    links["way"] = (links["y2"] > links["y"]) * (1 + (links["x2"] > links["x"]))
+    links["level"] = links["y2"] == links["y"]
     texts = pd.DataFrame(texts, columns=["x", "y", "text", "align", "kind"])
 
     x = alt.X("x:Q").axis(None).scale(domain=[0, int(boxes["x"].max()) + 1], nice=False)
@@ -118,25 +131,28 @@ def _draw(boxes: list, links: list, texts: list, **properties) -> alt.LayerChart
     scale = alt.Scale(domain=[*COLORS], range=[*COLORS.values()])
     box = alt.Chart(boxes).encode(x, y)
     square = {"size": alt.ExprRef("width > 500 ? 900 : 600"), "opacity": 1}
+    middle = alt.Chart(links).transform_calculate(
+        x="(datum.x + datum.x2) / 2", y="(datum.y + datum.y2) / 2"
+    )
+    edge = alt.ExprRef("width > 500 ? -19 : -16")  # before a box
+    halo = {"fontSize": 15, "stroke": "white", "strokeWidth": 8, "strokeJoin": "round"}
     full = "datum.share == 1 && datum.kind == "
     inks = {f"{full}'{ATTENTION}'": "white", f"{full}'{RECURRENT}'": "#18181b"}
     return alt.layer(
         alt.Chart(links)
         .mark_rule(strokeWidth=2)
         .encode(x, y, alt.Color("kind:N", scale=scale, legend=None), x2="x2", y2="y2"),
-        *(  # above the middle of a level line, or beside the beginning of another
-            alt.Chart(links)
-            .transform_filter(alt.datum.way == way)
-            .transform_calculate(x=at)
-            .mark_text(align=align, dx=dx, dy=dy, fontSize=15)
+        alt.Chart(links)  # the arrows of the states
+        .transform_filter("datum.level")
+        .transform_calculate(x="datum.x2")
+        .mark_point(shape="triangle-right", filled=True, size=60, opacity=1, xOffset=edge)
+        .encode(x, y, alt.Color("kind:N", scale=scale, legend=None)),
+        middle.transform_filter("!datum.level").mark_text(**halo).encode(x, y, text="weight:N"),
+        *(  # above the middle of a level line, or on that of another
+            middle.transform_filter(f"{level}datum.level")
+            .mark_text(dy=dy, fontSize=15)
             .encode(x, y, text="weight:N")
-            for way, (at, align, dx, dy) in enumerate(
-                [
-                    ("(datum.x + datum.x2) / 2", "center", 0, -24),
-                    ("datum.x", "left", 4, -25),
-                    ("datum.x", "right", 2, -25),
-                ]
-            )
+            for level, dy in (("", -24), ("!", 0))
         ),
         box.mark_square(fill="white", **square),
         box.mark_square(strokeWidth=2, **square).encode(
