@@ -136,8 +136,10 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             dx=aside, dy=-20, fontSize=14, fontWeight="bold", text="query (drag)"
         ).encode(x, y),
         strip.mark_line(color=grey, strokeWidth=1),
-        strip.mark_point(shape="stroke", size=150, strokeWidth=2, angle=either(90, 0)).encode(colored),
-        strip.mark_text(align="left", dx=9, fontSize=either(0, 14), color=grey).encode(
+        strip.mark_point(
+            shape="stroke", size=150, strokeWidth=2, filled=False, opacity=1, angle=either(90, 0)
+        ).encode(colored),
+        strip.mark_text(align="left", dx=8, fontSize=either(0, 14), color=grey).encode(
             text=alt.Text("value:Q", format="d")
         ),
         *(
@@ -150,7 +152,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             fontSize=14,
             lineBreak="\n",
             align=either("'center'", "'left'"),
-            dx=either(0, 28),
+            dx=either(0, 31),
             dy=either(20, -6),
         ).encode(colored, text="told:N"),
         answer.mark_point(
