@@ -36,7 +36,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     # unit is as long across as it is high.
     narrow = "width < 730"
     either = lambda phone, wide: alt.ExprRef(f"{narrow} ? {phone} : {wide}")
-    unit = f"({narrow} ? min(width / 4.4, (height - 96) / 3.4) : height / 3.4)"
+    unit = f"({narrow} ? min(width / 4.4, (height - 128) / 3.4) : height / 3.4)"
     axis = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
     x = alt.X("x:Q").title(None).axis(axis)
     x = x.scale(domainMin=-2.2, domainMax=alt.ExprRef(f"width / {unit} - 2.2"), nice=False)
@@ -62,19 +62,26 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     frame["named"] = [f"{w} ({m})" for w, m in zip(words, meanings, strict=True)]
     frame["factor"] = [f"({v:g})" if v < 0 else f"{v:g}" for v in frame["value"]]
     frame["factor"] = frame["factor"].str.replace("-", "−")
-    frame["over"], frame["up"] = [0.15, -0.15, -0.85], [-0.24, 0.82, -0.76]  # places of the labels
+    frame["over"], frame["up"] = [0.15, -0.15, -0.55], [-0.24, 0.82, -0.8]  # places of the labels
     keyed = (
         alt.Chart(frame)
         .transform_calculate(weight="weights[datum.i]")
         .transform_calculate(label="datum.key + ', weight ' + format(datum.weight, '.2f')")
     )
-    sized = lambda channel, sizes: (
-        channel("weight:Q").legend(None).scale(domain=[0, 1], range=sizes)
-    )
+    width = alt.StrokeWidth("weight:Q").legend(None).scale(domain=[0, 1], range=[2, 18])
+    along = lambda value: f"{narrow} ? 1.6 * ({value}) : 3.52"
+    strip_at = lambda value: f"{narrow} ? -1.2 - 80 / {unit} : 0.65 + 1.1 * ({value})"
     on_strip = lambda data, value: data.transform_calculate(
-        along=f"{narrow} ? 1.6 * {value} : 3.52",
-        strip=f"{narrow} ? -1.2 - 48 / {unit} : 0.65 + 1.1 * {value}",
+        along=along(value), strip=strip_at(value)
     ).encode(x="along:Q", y="strip:Q")
+    # What a value adds to the answer begins where the last one ends.
+    begin = " + ".join(f"(datum.i > {i} ? {w} * {v:g} : 0)" for i, (w, v) in enumerate(terms))
+    reach = f"{begin} + datum.weight * datum.value"
+    shift = lambda far: {"xOffset": either(0, -far), "yOffset": either(-far, 0)}
+    beside = lambda far: shift(far) | {"x2Offset": either(0, -far), "y2Offset": either(-far, 0)}
+    added = on_strip(keyed, f"({begin})").transform_calculate(
+        along2=along(reach), strip2=strip_at(reach)
+    )
     strip = on_strip(keyed, "datum.value").transform_calculate(
         told="datum.named + '\\n' + format(datum.weight, '.2f') + ' × ' + datum.factor"
     )
@@ -83,7 +90,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     answer = on_strip(one, "answer").transform_calculate(told=told)
     total = one.transform_calculate(
         along=f"{narrow} ? 0 : 3.45",
-        strip=f"{narrow} ? -1.2 - 16 / {unit} : 2.1",
+        strip=f"{narrow} ? -1.2 - 34 / {unit} : 2.1",
         told=f"({narrow} ? {told} + ': ' : '') + 'the sum of weight × value'",
     ).encode(x="along:Q", y="strip:Q")
     arrow = one.transform_calculate(x="query_x", y="query_y")
@@ -113,12 +120,10 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             aria=False,
         ).encode(x, y, text=alt.Text("number:Q", format="d")),
         grid.mark_point(opacity=0, aria=False).encode(x, y).add_params(query),
-        keyed.mark_rule(strokeCap="round").encode(
-            colored, **ends, strokeWidth=sized(alt.StrokeWidth, [2, 18])
-        ),
+        keyed.mark_rule().encode(colored, **ends, strokeWidth=width),
         keyed.mark_point(size=70, **tip).encode(x, y, colored),
         keyed.mark_text(
-            fontSize=14, align=alt.ExprRef(f"datum.key == '{words[0]}' ? 'left' : 'right'")
+            fontSize=14, align=alt.ExprRef(f"datum.key == '{words[1]}' ? 'right' : 'left'")
         ).encode(colored, x="over:Q", y="up:Q", text="label:N"),
         arrow.mark_rule(strokeWidth=3, color=orange).encode(**ends),
         arrow.mark_point(size=120, **tip, color=orange).encode(x, y),
@@ -131,25 +136,35 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             dx=aside, dy=-20, fontSize=14, fontWeight="bold", text="query (drag)"
         ).encode(x, y),
         strip.mark_line(color=grey, strokeWidth=1),
-        strip.mark_circle(opacity=1).encode(colored, sized(alt.Size, [20, 500])),
+        strip.mark_point(
+            shape="stroke", size=150, strokeWidth=2, filled=False, opacity=1, angle=either(90, 0)
+        ).encode(colored),
+        strip.mark_text(align="left", dx=8, fontSize=either(0, 14), color=grey).encode(
+            text=alt.Text("value:Q", format="d")
+        ),
+        *(
+            added.mark_rule(strokeWidth=5, **beside(7 + 7 * i))
+            .encode(colored, x2="along2:Q", y2="strip2:Q")
+            .transform_filter(f"datum.i == {i}")
+            for i in range(2)
+        ),
         strip.mark_text(
             fontSize=14,
             lineBreak="\n",
             align=either("'center'", "'left'"),
-            dx=either(0, 22),
+            dx=either(0, 31),
             dy=either(20, -6),
         ).encode(colored, text="told:N"),
         answer.mark_point(
             shape=either("'triangle-down'", "'triangle-right'"),
-            xOffset=either(0, -20),
-            yOffset=either(-16, 0),
+            **shift(27),
             size=180,
             **tip,
             color=orange,
         ),
         answer.mark_text(
             align="right",
-            dx=-32,
+            dx=-40,
             fontSize=either(0, 16),
             fontWeight="bold",
             color=orange,
@@ -157,12 +172,12 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         total.mark_text(fontSize=14).encode(text="told:N"),
         title=alt.TitleParams(
             alt.expr(f"width < 480 ? ({title}) : join({title}, ' ')"),
-            subtitle="Thicker key, larger dot: more weight",
+            subtitle="Thicker key: more weight. The bars along the scale add up to the answer",
         ),
         description="The keys of bicycle, man and a, lines of length 1 in the plane, and a query "
         "that can be moved. The width of each line shows the key's attention weight, which is "
-        "printed next to it. On a strip from thing to person, a marker shows the answer, the sum "
-        "of the values, each multiplied by its weight, as is written beside them.",
+        "printed next to it. Along a scale from thing, −1, to person, 1, two bars add up to the "
+        "answer, the sum of the values, each multiplied by its weight, as is written beside it.",
         width="container",
         height=362,
     ).add_params(*computed)
