@@ -64,7 +64,9 @@ def draw_gains(
         f"{NAMES[row.arm]}, {row.pairs:,}: {row.captions:.1f} and {row.general:.1f}"
         for row in scores.itertuples()
     )
-    return alt.layer(*(guide.encode(across("before"), upward) for guide in guides), *marks).properties(
+    return alt.layer(
+        *(guide.encode(across("before"), upward) for guide in guides), *marks
+    ).properties(
         width="container",
         height=alt.Step(STEP),
         title=alt.Title(
