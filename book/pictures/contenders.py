@@ -21,10 +21,12 @@ def draw_ratios(
     title: str,
     ticks: list[float],
     bold: list[str],
+    notes: dict[str, str] | None = None,
 ) -> alt.LayerChart:
     """Medians of ratios with their intervals; to the right of 1, our model is faster.
 
     bold: the rows that the title names
+    notes: of contenders, beside their marks
     """
     others = table[table["contender"] != "annotated"].assign(
         group=lambda t: t["setting"].map(SETTINGS),
@@ -32,6 +34,7 @@ def draw_ratios(
         row=lambda t: t["group"] + "|" + t["name"],
         clearly=lambda t: (t["from"] > 1).map({True: "slower", False: "no"}),
         ratio=lambda t: t["their time ÷ ours"],
+        note=lambda t: t["contender"].map(notes or {}).fillna(""),
     )
     others.loc[others["to"] < 1, "clearly"] = "faster"
     others["told"] = others["row"].isin(bold)
@@ -51,8 +54,13 @@ def draw_ratios(
     told = (f"{row.contender}, {row.group}: {row.ratio:.2f}" for row in others.itertuples())
     equal = alt.Chart(pd.DataFrame({"x": [1]})).encode(across("x"))
     sides = (
-        equal.mark_text(align=align, dx=dx, fontSize=14).encode(y=alt.value(-30), text=alt.value(t))
-        for align, dx, t in (("right", -18, "← faster"), ("left", 18, "slower →"))
+        equal.mark_text(align=align, dx=dx, fontSize=14, color=CLEARLY[side]).encode(
+            y=alt.value(-30), text=alt.value(told)
+        )
+        for side, align, dx, told in (
+            ("faster", "right", -18, "← faster"),
+            ("slower", "left", 18, "slower →"),
+        )
     )
     head = {"x": alt.value("width"), "y": alt.value(-30), "text": alt.value("median")}
     return alt.layer(
@@ -71,12 +79,13 @@ def draw_ratios(
                 labelExpr="datum.value === 1 ? 'ours' : format(datum.value, '~g')",
             )
         ),
+        rows.mark_text(align="right", dx=-8, fontSize=14).encode(across("from"), text="note"),
         numbers.mark_text(**right).transform_filter("!datum.told"),
         numbers.mark_text(**right, fontWeight=700).transform_filter("datum.told"),
         title=alt.Title(
             title,
             subtitle="Their time divided by ours in the same round: median and 95% interval. "
-            "Gray: the interval contains 1.",
+            "Gray: may be chance",
         ),
         width="container",
         height=alt.Step(25),
