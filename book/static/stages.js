@@ -5,7 +5,7 @@ window.stages = (() => {
   const { range, make, button, wide, dataOf, percent, wordOf } = window.elements;
   const [PARTS, FIVE] = [["masked", "source", "network"], 5];
   const ABOUT =
-    "Read from the bottom up (paler: less likely). Above a blue line, a column stays the token to write. Choose a cell. ";
+    "Read upward (paler: less likely). Above a blue line: the token to write. Choose a cell. ";
 
   // A piece that goes in or comes out at its column, or another one.
   const kindOf = (piece, read, next) =>
