@@ -292,7 +292,7 @@ def test_one_matrix_reads_a_token_and_scores_the_next(chart) -> None:
     def check(step: int) -> None:
         said = f"{likeliest[step]:.0%}"
         assert title.inner_text() == (
-            f"The matrix that reads “{read[step]}” also scores “{written[step]}”: {said}"
+            f"The matrix that reads “{read[step]}” also gives “{written[step]}” {said}"
         )
         shares = [text for text in opened.texts() if re.fullmatch(r"\d+%", text)]
         assert said in shares and 97 <= sum(int(share[:-1]) for share in shares) <= 103

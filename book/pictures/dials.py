@@ -67,25 +67,6 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         drawn = drawn.mark_point(shape=shape, size=size, opacity=1)
         return drawn.encode(color=color, angle=alt.Angle("angle:Q", scale=None))
 
-    def number(said: str, sign: int, color: str) -> alt.Chart:
-        """A position at the tip of its first hand, a little aside where both would overlap."""
-        fan = "(datum.end - datum.begin)"
-        near = f"({fan} > PI ? {fan} - 2 * PI : {fan})"  # from the one to the other, -π to π
-        aside = f"max(abs({near}), 0.6) * ({near} < 0 ? -0.5 : 0.5)"
-        tip = f"(datum.end - {near} / 2 + {sign} * {aside})"
-        return (
-            later.transform_filter("datum.column == 0")
-            .transform_calculate(said=f"width < 500 ? '' : {said}")
-            .mark_text(
-                dx=alt.ExprRef(f"({radius} + 16) * sin{tip}"),
-                dy=alt.ExprRef(f"-({radius} + 12) * cos{tip}"),
-                fontSize=14,
-                fontWeight=600,
-                color=color,
-            )
-            .encode(text="said:N")
-        )
-
     def below(line: int, first: str, other: str, **style: str | int) -> alt.Chart:
         """Text below the dials, a longer one in the first column."""
         of = once.transform_calculate(told=f"datum.column == 0 ? {first} : {other}")
@@ -95,17 +76,21 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
     size = "format(datum.degrees, datum.degrees < 10 ? '.2r' : ',.0f') + '°'"
     wave = "datum.wave + ' tokens'"
     turn = f"(width < 500 && !datum.row ? 'turn: ' : '') + {wave}"
-    left = alt.ExprRef("width < 500 ? -width / 8 : -width * 1.15 / 4.65")
+    left = alt.ExprRef("-width * 1.15 / 4.65")
     first = once.transform_filter("datum.column == 0")
-    rows = first.mark_text(
-        dx=left,
-        dy=alt.ExprRef(f"width < 500 ? -{radius} - 18 : 0"),
-        fontSize=14,
-        fontWeight=600,
-        align="left",
-    )
-    name = "(datum.row == 0 ? 'fast' : 'slow')"
-    ago = "datum.step + (datum.row ? ' tokens later' : ' token later')"
+
+    def named(said: str, line: int, across: int, color: str | None = None) -> alt.Chart:
+        """A name of a row: left of its dials, or above them on a phone."""
+        at = alt.ExprRef(f"width < 500 ? {across} - width / 8 : -width * 1.15 / 4.65")
+        up = alt.ExprRef(f"width < 500 ? -{radius} - 18 : {20 * line - 20}")
+        style = {"align": "left", "fontSize": 14, "fontWeight": 600}
+        style |= {"color": color} if color else {}
+        return (
+            first.transform_calculate(told=said)
+            .mark_text(dx=at, dy=up, **style)
+            .encode(text="told:N")
+        )
+
     return alt.layer(
         once.mark_point(shape="circle", size=disk, filled=False, color=grey, strokeWidth=1),
         later.mark_arc(
@@ -114,32 +99,28 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         hand(later, "later", 0.03),
         hand(here, "position", 0.03),
         once.mark_point(size=50, opacity=1, color=grey),
-        number("pos", -1, blue),
-        number("pos + datum.step", 1, orange),
-        below(0, size, size, color=orange, fontWeight=600),
+        below(0, f"'turns ' + {size}", size, color=orange, fontWeight=600),
         below(1, turn, wave),
-        rows.transform_calculate(told=name).encode(text="told:N"),
-        rows.transform_calculate(told=ago)
-        .mark_text(
-            dx=alt.ExprRef("width < 500 ? 40 - width / 8 : -width * 1.15 / 4.65"),
-            dy=alt.ExprRef(f"width < 500 ? -{radius} - 18 : 20"),
-            fontSize=14,
-            align="left",
-            color=orange,
-        )
-        .encode(text="told:N"),
-        rows.transform_calculate(told="width < 500 ? '' : 'a full turn takes'")
+        named("datum.row == 0 ? 'fast' : 'slow'", 0, 0),
+        named("'position ' + pos", 1, 38, blue),
+        named(
+            "'+' + datum.step + ' token' + (datum.row ? 's' : '') + ': ' + (pos + datum.step)",
+            2,
+            130,
+            orange,
+        ),
+        first.transform_calculate(told="width < 500 ? '' : 'a full turn takes'")
         .mark_text(dx=left, dy=alt.ExprRef(f"{radius} + 41"), fontSize=14, align="left")
         .encode(text="told:N"),
         data=alt.Data(values=hands),
         title=alt.TitleParams(
-            "Fast hands distinguish neighbors, slow hands distant positions",
-            subtitle="Eight of a position’s hands, and where they stand some tokens later",
+            "Fast clocks distinguish neighbors, slow clocks distant positions",
+            subtitle="Eight of a position’s clocks, and their hands some tokens later",
         ),
         description="Eight dials with two hands each, one for the position and one for a later "
         "one: 1 token later in the upper row, 100 in the lower. From left to right, both rows turn "
-        "by 57, 18, 5.7 and 1.8 degrees, whatever the position. The first hand makes a full turn "
-        "in about 6 tokens, each next one in three times as many, the last in about 20,000.",
+        "by 57, 18, 5.7 and 1.8 degrees, whatever the position. The first clock makes a full "
+        "turn in about 6 tokens, each next one in three times as many, the last in about 20,000.",
         width="container",
         height=340,
     ).add_params(pos)

@@ -20,10 +20,10 @@ def draw_rows(
     probabilities: (steps, rows), of the next token
     size: how many rows there are
     """
-    shade = lambda part: (part[:, :COLUMNS] / part.std() / 4 + 0.5).clamp(0.02, 1).tolist()
+    height = lambda part: (part[:, :COLUMNS] / part.std() / 2).clamp(-1, 1).tolist()
     cells = pd.DataFrame(
         (kind, row, column, round(number, 2))
-        for kind, part in (("row", shade(matrix)), ("out", shade(out)))
+        for kind, part in (("row", height(matrix)), ("out", height(out)))
         for row, numbers in enumerate(part)
         for column, number in enumerate(numbers)
     ).set_axis(["kind", "row", "column", "number"], axis=1)
@@ -37,7 +37,7 @@ def draw_rows(
         )
     ).set_axis(["step", "row", "name", "p", "best"], axis=1)
     titles = [
-        f"The matrix that reads “{names[step]}” also scores “{names[row]}”: "
+        f"The matrix that reads “{names[step]}” also gives “{names[row]}” "
         f"{probabilities[step, row]:.0%}"
         for step, row in enumerate(best)
     ]
@@ -66,16 +66,24 @@ def draw_rows(
         fontSize=14, lineBreak="\n", text=text, **more
     )
     middle = "(left + right) / 2"
-    across = {"x": "left + cell * datum.column", "x2": "datum.x + cell - 1", "y2": "datum.y + 24"}
-    shaded = lambda of, y, color: (
-        made(cells, f"{of} && left + cell * datum.column < right - 1", y=y, **across)
-        .mark_rect(fill=color, stroke=gray, strokeOpacity=0.35, strokeWidth=0.5)
-        .encode(fillOpacity=alt.FillOpacity("number:Q", scale=None), **ends)
+    across = {"x": "left + cell * datum.column", "x2": "datum.x + cell - 1"}
+    columns = lambda of, y, color: (
+        made(
+            cells,
+            f"{of} && left + cell * datum.column < right - 1",
+            y=f"{y} + 12",
+            y2="datum.y - 11 * datum.number",
+            **across,
+        )
+        .mark_rect(fill=color)
+        .encode(**ends)
     )
+    zero = made(likely, f"datum.step == 0 && datum.row < {len(names)}", x="left", x2="right - 1")
     blue, orange, *_, gray = charts.PALETTE
     ink = alt.when("datum.best").then(alt.value(blue))
     now = lambda **places: made(likely, "datum.step == read_row", **places)
-    bar = {"x": "right + 15", "x2": "right + 15 + datum.p * (width - right - 59)"}
+    share = "datum.p * (width - right - 59)"
+    bar = {"x": "right + 15", "x2": f"right + 15 + {share}"}
     bold = lambda of: {"fontSize": 14, "fontWeight": alt.ExprRef(f"{of} ? 700 : 400")}
     menu = alt.binding_select(options=steps, labels=names[: len(out)], name="Last token read ")
     read = alt.selection_point(
@@ -101,7 +109,8 @@ def draw_rows(
         says(
             "② a vector comes out", f"{middle} + 10", "53", align="left", color=blue, fontWeight=600
         ),
-        shaded("datum.kind == 'out' && datum.row == read_row", "75", blue),
+        columns("datum.kind == 'out' && datum.row == read_row", "75", blue),
+        line(blue, "left", "right - 1", "87", "87", 0.5),
         says(
             alt.ExprRef(
                 "width < 500 ? '③ next token: dot\\nproducts, softmax' : "
@@ -115,11 +124,11 @@ def draw_rows(
         ),
         line(blue, "right", "right + 5", "87", "87", 1),
         line(blue, "right + 5", "right + 5", "87", f"{137 + 27 * len(names)}", 1),
-        made(likely, "datum.step == 0", x="right + 10", y=f"{row} + 11").mark_point(
-            shape="triangle-right", size=40, opacity=1, color=blue
-        ),
-        shaded("datum.kind == 'row' && datum.row != read_row", row, gray),
-        shaded("datum.kind == 'row' && datum.row == read_row", row, orange),
+        zero.transform_calculate(y=f"{row} + 12", y2="datum.y")
+        .mark_rule(strokeWidth=0.5, color=gray)
+        .encode(**ends),
+        columns("datum.kind == 'row' && datum.row != read_row", row, gray),
+        columns("datum.kind == 'row' && datum.row == read_row", row, orange),
         now(x="left - 26", y=f"{row} + 12")
         .mark_text(align="right", **bold("datum.best || datum.row == read_row"))
         .encode(
@@ -130,8 +139,11 @@ def draw_rows(
         .transform_filter("datum.p >= 0.005")
         .mark_rect()
         .encode(color=ink.otherwise(alt.value(gray)), **ends),
-        now(x=f"{bar['x2']} + 6", y=f"{row} + 12", text="format(datum.p, '.0%')")
-        .transform_filter("datum.p >= 0.005")
+        now(
+            x=f"right + 15 + (datum.p < 0.005 ? 0 : 6 + {share})",
+            y=f"{row} + 12",
+            text="datum.p < 0.005 ? '<1%' : format(datum.p, '.0%')",
+        )
         .mark_text(align="left", **bold("datum.best"))
         .encode(text="text:N", color=ink),
         made(
@@ -148,8 +160,8 @@ def draw_rows(
         .add_params(read),
         title=alt.TitleParams(
             alt.expr(f"{titles}[read_row]"),
-            subtitle=f"A few of {size:,} rows and {matrix.size(1)} columns; pale: negative, "
-            "dark: positive",
+            subtitle=f"A few of {size:,} rows and {matrix.size(1)} columns; up: positive, "
+            "down: negative",
         ),
         description="One matrix, with a row for each token of a vocabulary. The row of the "
         "token that is read goes into the encoder and decoder layers. What they return is compared "

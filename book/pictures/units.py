@@ -56,6 +56,7 @@ def draw_units(
     seen = seen.encode(x.axis(grid=False), y.axis(**charts.UPRIGHT, format="~g", tickCount=5))
     blue, *_, gray = charts.PALETTE
     both = lambda one, other: alt.condition("datum.both", alt.value(one), alt.value(other))
+    told = f"{counts}[unit] + (width < 400 ? '' : ' tokens')"
     zero = alt.Chart(pd.DataFrame([{"answer": 0, "likeness": 0}])).encode(x)
     return alt.layer(
         zero.mark_rect(color=blue, opacity=0.07, clip=True).encode(
@@ -63,7 +64,7 @@ def draw_units(
         ),
         zero.mark_rule(color=gray),
         zero.mark_text(align="right", dx=-8, y=12, fontSize=14, text="off"),
-        zero.mark_text(align="left", dx=8, y=12, fontSize=14, text=alt.expr(f"{counts}[unit]")),
+        zero.mark_text(align="left", dx=8, y=12, fontSize=14, text=alt.expr(told)),
         zero.mark_text(
             align="right", dx=-8, y=12, fontSize=14, color=blue, text="on and added"
         ).encode(x=alt.value(alt.ExprRef("width"))),
@@ -81,8 +82,8 @@ def draw_units(
         ),
         title=alt.TitleParams(
             alt.expr(f"{titles}[unit]"),
-            subtitle="A dot: a token in place of “bicycle”; drawn: the top ten of both axes and "
-            "150 random ones",
+            subtitle="Tokens put in the place of “bicycle”: the ten furthest on each axis, "
+            "150 others",
         ),
         width="container",
         height=270,

@@ -4,7 +4,8 @@
 window.stages = (() => {
   const { range, make, button, wide, dataOf, percent, wordOf } = window.elements;
   const [PARTS, FIVE] = [["masked", "source", "network"], 5];
-  const ABOUT = "Read from the bottom up (paler: less likely), and choose a cell. ";
+  const ABOUT =
+    "Read upward (paler: less likely). Above a blue line: the token to write. Choose a cell. ";
 
   // A piece that goes in or comes out at its column, or another one.
   const kindOf = (piece, read, next) =>
@@ -18,6 +19,10 @@ window.stages = (() => {
     }
     return [rows.length - 1, 0];
   }
+
+  // From which row on a column shows the piece that it writes, up to the top.
+  const turns = ({ rows, next }) =>
+    next.map((piece, x) => rows.findLastIndex((row) => row[x][0][0] !== piece) + 1);
 
   const nameOf = (y) => (y ? `layer ${Math.ceil(y / 3)}, ${PARTS[(y - 1) % 3]}` : "embedding");
 
@@ -68,6 +73,7 @@ window.stages = (() => {
 
   // The table; arrows move between its cells.
   function drawTable({ rows, read, next }, show) {
+    const turned = turns({ rows, next });
     const told = (y, x) => `${nameOf(y)}, after “${read[x]}”`;
     const cells = rows.map((row, y) =>
       row.map((pairs, x) => {
@@ -82,7 +88,7 @@ window.stages = (() => {
         };
         const cell = button({
           textContent: piece,
-          className: kindOf(piece, read[x], next[x]),
+          className: `${kindOf(piece, read[x], next[x])}${y === turned[x] ? " turned" : ""}`,
           style: `--p: ${p.toFixed(3)}`,
           ariaLabel: `${piece}: ${told(y, x)}`,
           onclick: choose,
