@@ -13,13 +13,14 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     """
     blue, orange, *_, ink = charts.PALETTE
     ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
-    x = alt.X("p:Q").title("probability of the right token").axis(values=ticks)
-    x = x.scale(domain=[0, 1.02], nice=False)
+    x = alt.X("p:Q").title("probability of the right token")
+    x = x.axis(values=ticks, labelExpr="datum.value == 1 ? 'certain: 1' : datum.label")
+    x = x.scale(domain=[0, 1.14], nice=False)
     y = (
         alt.Y("loss:Q")
         .title("loss above the least (nats)")
         .axis(values=ticks, **charts.UPRIGHT)
-        .scale(domain=[-0.04, 1], nice=False)
+        .scale(domain=[-0.12, 1], nice=False)
     )
     curve = alt.Chart(alt.sequence(-4, 14, 0.05, as_="z")).mark_line(clip=True, color=ink)
     least = loss.replace("datum.p", f"min({right}, 0.999999)")
@@ -46,6 +47,21 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
             ("all others", "1 - datum.p", "right", alt.Undefined, 1),
         )
     ]
+    # What the text compares.
+    compared = alt.Chart(alt.Data(values=[{"p": 0.8}, {"p": 0.99}])).transform_calculate(
+        loss=f"{loss} - ({least})",
+        text="[format(datum.p, '.0%') + (width < 400 ? '' : ' sure'), format(datum.loss, '.2f')]",
+        below="datum.text[0] + ': ' + datum.text[1]",
+    )
+    costs = [
+        compared.transform_filter(f"datum.p {sign} 0.9")
+        .mark_text(align=align, dx=dx, dy=dy, fontSize=14)
+        .encode(x, y, text=text)
+        for sign, align, dx, dy, text in (
+            ("<", "right", 4, 18, "below:N"),
+            (">", "left", 12, 2, "text:N"),
+        )
+    ]
     sizes = {"10": 10, "1,000": 1000, "37,000": 37_000}
     beyond = target.transform_calculate(one="1").mark_rect(color=orange, opacity=0.15)
     return alt.layer(
@@ -55,11 +71,13 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
         rest.encode(x, x2="one:Q", y=alt.value(-52)),
         best.mark_rule(strokeDash=[4, 3]).encode(x, y, y2=alt.value(-43)),
         best.mark_point(size=110, opacity=1).encode(x, y),
+        compared.mark_point(size=60, opacity=1, color=ink).encode(x, y),
+        *costs,
         sure.encode(x, y=alt.value(14)),
         said.mark_text(
             align="right",
             dx=-8,
-            dy=-90,  # above the curve
+            dy=-80,  # above the curve
             fontSize=14,
             color=blue,
         ).encode(x, y, text="text:N"),
@@ -70,7 +88,8 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
         description="Above, the target as a bar: the share of the right token and that of all "
         "others. Below, how far the loss is above its least, against the probability that a model "
         "gives the right token, with even shares for the rest. Without smoothing it is least at "
-        "certainty. With smoothing it is least where the bar changes color, and rises beyond.",
+        "certainty. With smoothing it is least where the bar changes color, and rises beyond. Dots "
+        "compare 80% with 99%.",
     ).add_params(
         charts.slider("epsilon", 0.1, 0, 0.3, 0.05, "Smoothing ε"),
         charts.menu("size", 37_000, [*sizes.values()], "Tokens K", labels=[*sizes]),

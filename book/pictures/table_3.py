@@ -16,13 +16,14 @@ IN_WORDS = {
     "positions": "{} positions",
 }  # fmt: skip
 PLACES = {  # of a name, from its point, in pixels; to the left, or far below, it ends there
-    "base": (-13, -9), "A: h = 1": (-9, 1), "A: h = 4": (-9, -7), "A: h = 16": (12, -8),
-    "A: h = 32": (23, 13), "B: d_k = 16": (-9, 3), "B: d_k = 32": (23, 28), "C: N = 4": (-9, 4),
-    "C: d_ff = 1024": (-9, -3), "C: d_model = 256": (7, 10), "D: dropout = 0.0": (9, -3),
-    "D: dropout = 0.2": (-1, -20), "D: label_smoothing = 0.2": (-9, 0),
+    "base": (-13, -9), "A: h = 1": (-9, 1), "A: h = 4": (-9, -2), "A: h = 16": (12, -8),
+    "B: d_k = 16": (-9, 3), "C: N = 4": (-9, 5), "C: d_ff = 1024": (-9, 2),
+    "C: d_model = 256": (7, 10), "D: dropout = 0.0": (9, -3), "D: label_smoothing = 0.2": (-9, 0),
 }  # fmt: skip
-# Among all rows a phone does not name these; among those of one group, all are named.
-CROWDED = ["A: h = 4", "A: h = 32", "B: d_k = 32", "D: dropout = 0.2"]
+# The places of names for which there is no room beside their points; lines lead there.
+APART = {
+    "D: dropout = 0.2": (4.84, 24.98), "A: h = 32": (4.84, 24.81), "B: d_k = 32": (4.84, 24.64),
+}  # fmt: skip
 KINDS = {"better on both": 0, "worse on both": 1, "mixed": 6}  # with their colors
 
 
@@ -49,11 +50,10 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
     """
     right, down = zip(*(PLACES.get(row, (9, 0)) for row in rows["row"]), strict=True)
     name = rows["row"].map(short).str.split(r":\s", regex=True).str[-1]
-    crowded = rows["row"].isin(CROWDED)
-    rows = rows.assign(name=name, kind=kind_of(rows), right=right, down=down, crowded=crowded)
+    rows = rows.assign(name=name, kind=kind_of(rows), right=right, down=down)
+    rows[["x", "y"]] = [APART.get(row, (None, None)) for row in rows["row"]]
     better = rows.loc[rows["kind"] == "better on both", "name"]
     chosen = "group == 'all' || datum.group == group || datum.group == 'base'"
-    shown = f"group == 'all' ? width > 500 || !datum.crowded : {chosen}"
     across = (
         alt.X("perplexity:Q")
         .title("perplexity per token, better →")
@@ -69,6 +69,8 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
     colors = alt.Scale(domain=[*KINDS], range=[charts.PALETTE[i] for i in KINDS.values()])
     paint = lambda channel: channel("kind:N", legend=None, scale=colors)
     points = alt.Chart(rows).encode(across, up)
+    named = points.transform_filter(chosen)
+    near, apart = (named.transform_filter(f"{no}isValid(datum.x)") for no in ("!", ""))
     line = alt.Chart(rows[rows["row"] == "base"]).mark_rule(color=charts.PALETTE[6], opacity=0.5)
     marks = points.mark_point(strokeWidth=2).encode(
         paint(alt.Fill),
@@ -80,7 +82,7 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
         tooltip=["row", "perplexity", "BLEU"],
     )
     beside = {"dx": "datum.right", "dy": "datum.down"}
-    beside["align"] = "datum.right < 0 || datum.down > 12 ? 'right' : 'left'"
+    beside["align"] = "datum.right < 0 ? 'right' : 'left'"
     beside["fontWeight"] = "datum.row == 'base' ? 600 : 400"
     beside = {name: alt.ExprRef(expression) for name, expression in beside.items()}
     corners = pd.DataFrame(
@@ -98,7 +100,9 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
         corner(1, "right", -8, -9),
         corner(2, "left", 8, -9),
         marks,
-        points.transform_filter(shown).mark_text(**beside, fontSize=13).encode(text="name:N"),
+        apart.mark_rule(color=charts.PALETTE[6]).encode(x2="x:Q", y2="y:Q"),
+        apart.mark_text(align="left", dx=4, fontSize=13).encode(x="x:Q", y="y:Q", text="name:N"),
+        near.mark_text(**beside, fontSize=13).encode(text="name:N"),
         usermeta={"columns": 2},
         width="container",
         height=390,

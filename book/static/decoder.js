@@ -227,10 +227,10 @@ window.decoder = (() => {
     const widthOf = (each) => (each.ended ? 0 : 10 + 7 * wordOf(reader.nameOf(each.id)).length);
     const wordsOf = (each) => reader.textOf(each).match(/[\p{L}\p{N}]+/gu) ?? [];
     const endings = [...steps.flat(), mine].filter(({ ended }) => ended);
-    // Of ends that are all to come, two words are told where there is room.
+    // Of ends that are all to come, two words are told.
     const isNear = endings.some(({ length }) => length <= time);
     const isNarrow = scroller.clientWidth < NARROW;
-    const from = isNarrow || isNear ? -1 : -2;
+    const from = isNear ? -1 : -2;
     const endOf = (each) => `… ${wordsOf(each).slice(from).join(" ")}`;
     const longest = Math.max(...endings.map((each) => endOf(each).length));
     const beyond = (isNear ? (isNarrow ? 34 : 26) : 8) + 7 * longest; // and a score
