@@ -277,12 +277,15 @@ def without(generator: TextGenerator, rows: list[dict[str, Any]]) -> Iterator[di
 
     Yields: the loss on the first copy, on the second (`again`) and on the text; except for others,
         also on `new` random tokens in place of the second, and the `weight` of the heads that
-        continue on what followed.
+        continue on what followed. `name` is the probability that the name at the end of `DRAWN`
+        goes on as before.
     """
     model, twice = generator.model, random_twice(seed=1)
     new = torch.cat([twice[:, :LENGTH], random_twice(seed=2)[:, :LENGTH]], dim=1)
     continuing = torch.tensor([row["induction"] > 0.5 for row in rows]).view(-1, model.config.h)
     text = torch.tensor([generator.encode(TEXT)])
+    sentence = generator.encode(DRAWN)
+    goes_on = sentence[sentence.index(sentence[-1]) + 1]
     names = [f"layers.{n}.self_attn" for n in range(len(model.layers))]
     means: dict[str, Tensor] = {}
 
@@ -310,6 +313,7 @@ def without(generator: TextGenerator, rows: list[dict[str, Any]]) -> Iterator[di
             losses = surprise(model, twice)
             parts = {"first": losses[:, : LENGTH - 1], "again": losses[:, LENGTH + 5 :]}
             parts["text"] = surprise(model, text)
+            parts["name"] = model(torch.tensor([sentence]))[0, -1].softmax(dim=-1)[goes_on]
             if not kind.startswith("others"):
                 with record_attention(model) as seen:
                     model(twice)

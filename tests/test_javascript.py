@@ -1064,7 +1064,7 @@ def test_the_sampler_cuts_draws_and_keeps_what_was_written(tab) -> None:
         place.get_by_role("button", name="Again").click()
         expect(text).to_have_attribute("aria-busy", "false", timeout=60_000)
     one, other = place.locator("li").all_inner_texts()
-    assert one == other and one.startswith(text.inner_text()) and "top-k 1" in one
+    assert one == other and one.startswith(text.inner_text()) and "top\u2011k\u00a01" in one
     place.get_by_label("Beginning").fill("The train")
     expect(text).to_have_text("The train")
     rows.nth(4).click()  # cut, but whoever clicks it may have it

@@ -109,6 +109,7 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
         by_row.mark_point(filled=True, size=80, opacity=1).encode(
             across.axis(
                 orient="top",
+                offset=12,
                 titleAnchor="start",
                 domain=False,
                 ticks=False,
@@ -120,10 +121,13 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
         by_row.mark_text(align="right", fontSize=14, fontWeight=600).encode(
             x=alt.value(alt.ExprRef("width")), text=alt.Text("mean:Q", format="+.3f")
         ),
+        alt.Chart(pd.DataFrame([{}]))
+        .mark_text(align="right", fontSize=14)
+        .encode(x=alt.value(alt.ExprRef("width")), y=alt.value(-20), text=alt.value("nats")),
         title=alt.Title(
             title,
             subtitle="Each made alone, against 2017: mean of three seeds and its 95% interval; "
-            "gray: undecided among all 23",
+            "gray: could be chance",
         ),
         usermeta={"above": 40},
         width="container",

@@ -210,7 +210,7 @@ window.playground = (() => {
   // Losses of both models against updates: each has its name where it ends, and is marked where the
   // task is solved.
   function makeCurves() {
-    const [width, height] = innerWidth < 577 ? [324, 170] : [710, 220];
+    const [width, height] = innerWidth < 577 ? [324, 140] : [710, 160];
     const [left, right] = [18, 60];
     const [top, bottom, most] = [26, 20, 2.6];
     const grid = shape("g");

@@ -136,9 +136,9 @@ window.sampler = (() => {
     );
     box.append(
       form,
+      make("p", { className: "examples" }, ...offered),
       text,
       note,
-      make("p", { className: "examples" }, ...offered),
       make("p", { className: "chart-title" }, title, key),
       make(
         "div",
@@ -192,9 +192,10 @@ window.sampler = (() => {
       draw();
     }
     function keptText(said, drawnWith) {
-      const how = DIALS.map(
-        ({ name, key, tell }) => `${name.toLowerCase()} ${tell(drawnWith[key])}`,
-      );
+      const how = DIALS.map(({ name, key, tell }) => {
+        const dial = name.toLowerCase().replace("-", "\u2011");
+        return `${dial}\u00a0${tell(drawnWith[key])}`;
+      });
       return make("li", {}, said, make("small", { textContent: how.join(", ") }));
     }
     function keep() {
