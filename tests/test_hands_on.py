@@ -370,7 +370,7 @@ def test_table_1_as_curves(chart) -> None:
             expected = formulas[compared](n)[kinds.index(row["layer"])]
             digits, unit = re.fullmatch(r"([\d.]+)(\D?)", row["value"]).groups()
             assert float(digits) * units[unit] == pytest.approx(max(1, expected), rel=0.006)
-        assert ("length = width = 512" in opened.texts()) == (compared == "work")
+        assert ("equal at 512" in opened.texts()) == (compared == "work")
 
 
 def test_the_highest_rate_and_the_way_to_it_with_keys_alone(chart) -> None:

@@ -22,14 +22,14 @@ def boxed(pieces: list[str]) -> str:
         style = "border: 1px solid #808080a0; border-radius: 3px; padding: 0 0.15em"
         if len(piece) > 1:
             style += f"; background: {charts.PALETTE[0]}38"
-        text = escape(piece).replace("▁", '<span style="opacity: 0.5">▁</span>')
-        words[-1].append(f'<span style="{style}">{text}</span>')
+        words[-1].append(f'<span style="{style}">{escape(piece)}</span>')
     return " ".join(f'<span style="white-space: nowrap">{" ".join(word)}</span>' for word in words)
 
 
 def with_boxes(table: pd.DataFrame) -> HTML:
-    """A table whose cells have HTML in them."""
-    return HTML(table.to_html(escape=False, border=0))
+    """A table whose cells have HTML in them, the marks of spaces in them pale."""
+    text = table.to_html(escape=False, border=0).replace("▁", '<span style="opacity: 0.5">▁</span>')
+    return HTML(text.replace("<th>", '<th style="vertical-align: top">'))
 
 
 def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart:
@@ -44,16 +44,18 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         for number, batch in enumerate(batches, start=1):
             widest = lengths[batch].max(axis=0)
             positions += len(batch) * widest.sum()
-            for pair in batch:
-                sides = zip(SIDES.items(), lengths[pair].tolist(), widest.tolist(), strict=True)
-                for (side, sign), size, end in sides:
-                    row = {"order": order, "batch": number, "side": side, "top": top}
-                    row["bottom"] = top + 0.8
-                    for what, first, last in ("tokens", 0, size), ("padding", size, end):
-                        ends = {"from": middle + sign * first, "to": middle + sign * last}
-                        bars.append({**row, "what": what, "count": last - first, **ends})
-                top += 1
-            top += 2  # a gap between batches
+            around = [len(batch) * widest - lengths[batch].sum(axis=0), widest]
+            parts = [("padding", len(batch), *around)]  # behind all bars of the batch
+            parts += [("tokens", 1.2, lengths[pair], lengths[pair]) for pair in batch]  # overlap
+            for place, (what, high, counts, ends) in enumerate(parts):
+                start = top + max(place - 1, 0)
+                bottom = min(start + high, top + len(batch))
+                row = {"order": order, "batch": number, "top": start, "bottom": bottom}
+                sides = zip(SIDES.items(), counts.tolist(), ends.tolist(), strict=True)
+                for (side, sign), count, end in sides:
+                    row |= {"side": side, "from": middle, "to": middle + sign * end}
+                    bars.append({**row, "what": what, "count": count})
+            top += len(batch) + 2  # a gap between batches
         wasted.append(f"{1 - lengths.sum() / positions:.0%}")
         notes.append({"from": middle, "told": f"{order}: {wasted[-1]}"})
     names = pd.DataFrame(
@@ -74,15 +76,16 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     ]
     ticks = alt.Axis(
         values=[middle + n for middle in MIDDLES for n in range(-30, 31, 15)],
-        labelExpr=f"abs(datum.value) == {MIDDLES[1]} ? ['0', 'tokens'] : width < 400 && "
-        f"datum.value % 2 ? '' : abs(abs(datum.value) - {MIDDLES[1]})",
+        labelExpr=f"width < 400 && datum.value % 2 ? '' : abs(abs(datum.value) - {MIDDLES[1]})",
         labelOverlap=False,
         tickCount=10,  # all of them
         grid=False,
     )
-    across = alt.X("from:Q").title(None).axis(ticks).scale(domain=[-89, 89], nice=False)
+    across = (
+        alt.X("from:Q").title("length (tokens)").axis(ticks).scale(domain=[-89, 89], nice=False)
+    )
     colors = alt.Scale(domain=["tokens", "padding"], range=[blue, orange])
-    pale = alt.Scale(domain=["tokens", "padding"], range=[0.85, 0.35])
+    pale = alt.Scale(domain=["tokens", "padding"], range=[1, 0.35])
     font = alt.ExprRef("width < 400 ? 13 : 14")
     below = alt.Chart(names).encode(across, y=alt.value(-12))
     sides = [
@@ -117,7 +120,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
             subtitle="A hundred pairs; each block is a batch",
         ),
         width="container",
-        height=320,
+        height=348,  # three pixels a pair
         description="A hundred sentence pairs as horizontal bars, stacked into batches, twice. In "
         "random order the batches are wide, and more than a third of their positions are padding. "
         "By similar length the same pairs fill fewer batches, with less than half as much padding.",

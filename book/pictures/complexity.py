@@ -36,7 +36,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     dashes = alt.StrokeDash("layer:N").legend(None)
     dashes = dashes.scale(domain=list(kinds), range=list(kinds.values()))
     # At the end there is room for what a curve is called.
-    end = alt.ExprRef("width - (width < 500 ? 128 : 165)")
+    end = alt.ExprRef("width - (width < 500 ? 128 : column == 'distance' ? 165 : 122)")
     x = alt.X("n:Q").title("length (positions, log scale)")
     x = x.scale(type="log", base=2, domain=[8, 4096], range=[0, end], nice=False)
     y = alt.Y("value:Q").title(None)
@@ -46,7 +46,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     shades = [charts.LAYERS[kind.split()[0]] for kind in kinds]
     valued = lambda chart: chart.transform_calculate(value=table.replace("\n", " ")).encode(
         x.axis(values=[8, 64, 512, 4096], grid=False),
-        y.axis(values=[10**e for e in range(11)], labelExpr=short),
+        y.axis(values=[10**e for e in range(11)], labelExpr=short, minExtent=46),
         alt.Color("layer:N").scale(domain=list(kinds), range=shades).legend(None),
     )
     curves = valued(alt.Chart(points))
@@ -64,9 +64,9 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     )
     ours = "datum.layer == 'self-attention'"
     at_end = {"align": "left", "fontSize": 14, "aria": False}
-    equal = alt.Chart(pd.DataFrame({"what": ["length = width = 512"]}))
+    equal = alt.Chart(pd.DataFrame({"what": ["equal at 512"]}))
     equal = equal.transform_filter("column == 'work'")
-    equal = equal.transform_calculate(n="d", both="pow(d, 3)")
+    equal = equal.transform_calculate(n="d", both="pow(d, 3)").encode(x="n:Q", y="both:Q")
     sentence = alt.Chart(pd.DataFrame({"n": [34]})).transform_filter("column == 'work'")
     sentence = sentence.transform_calculate(
         ours="datum.n * datum.n * d",
@@ -88,14 +88,12 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
             .transform_calculate(text="datum.name + datum.said")
             .mark_text(dx=8, fontWeight=weight, **at_end)
             .encode(text="text:N")
-            for of, weight in ((ours, "bold"), (f"!({ours})", 600))
+            for of, weight in ((ours, "bold"), (f"!({ours})", "normal"))
         ),
-        equal.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]).encode(
-            x="n:Q", y="both:Q", y2=alt.value("height")
-        ),  # from where they meet, down
-        equal.mark_text(y=alt.ExprRef("height - 10"), dx=5, align="left", fontSize=14).encode(
-            x="n:Q", text="what"
-        ),
+        equal.mark_circle(size=80, opacity=1),
+        equal.mark_text(
+            dx=8, dy=14, align="left", fontSize=15, fontWeight="bold", color=shades[0]
+        ).encode(text="what"),
         sentence.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]).encode(
             y="other:Q", y2=alt.value(0)
         ),
@@ -104,7 +102,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
             align="right", dx=-5, fontSize=alt.ExprRef("width < 500 ? 14 : 18"), fontWeight="bold"
         ).encode(y="middle:Q", text="told:N"),
         sentence.mark_text(y=10, dx=5, align="left", fontSize=14).encode(text="average:N"),
-        alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=-28, y=-22, fontSize=14, text=unit),
+        alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=-46, y=-22, fontSize=14, text=unit),
         title=alt.TitleParams(
             alt.expr(f"{columns}[column][1]"),
             offset=12,

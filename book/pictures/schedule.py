@@ -24,7 +24,9 @@ def draw_rate(equation: str) -> alt.LayerChart:
     alone, shared = (both.transform_filter(f"datum.rate {o} datum.papers") for o in ("!=", "=="))
     theirs = alone.transform_calculate(rate="datum.papers")
     theirs = theirs.mark_line(strokeWidth=2, strokeDash=[7, 7], color=orange)
-    joined = alt.Chart(alt.Data(values=[{"step": 11_000}])).transform_calculate(rate=yours)
+    joined = alt.Chart(alt.Data(values=[{}]))
+    joined = joined.transform_calculate(step="width < 400 ? 9000 : 11000")
+    joined = joined.transform_calculate(rate=yours)
     joined = joined.transform_filter("d_model == 512 && warmup < 8000")
     top = alt.Chart(alt.Data(values=[{}])).transform_calculate(step="warmup")
     top = top.transform_calculate(rate=yours).transform_calculate(

@@ -74,7 +74,7 @@ window.film = (() => {
       text(0, PANELS[i][0] - (i ? 16 : 14), name, "start", `line${i}`),
     );
     const foot = [first, 100, ...film.moment].map((n, i) =>
-      text(x(n), FOOT + 14, whole(n), "middle", i > 1 ? "now" : ""),
+      text(x(n) + (i > 1 ? 8 * i - 20 : 0), FOOT + 14, whole(n), "middle", i > 1 ? "now" : ""),
     );
     const far = [whole(last), "update (log scale)"];
     foot.push(...far.map((said, i) => text(WIDTH, FOOT + 14 + 18 * i, said, "end")));
