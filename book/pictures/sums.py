@@ -135,7 +135,6 @@ def _draw(boxes: list, links: list, texts: list, **properties) -> alt.LayerChart
         x="(datum.x + datum.x2) / 2", y="(datum.y + datum.y2) / 2"
     )
     edge = alt.ExprRef("width > 500 ? -19 : -16")  # before a box
-    halo = {"fontSize": 15, "stroke": "white", "strokeWidth": 8, "strokeJoin": "round"}
     full = "datum.share == 1 && datum.kind == "
     inks = {f"{full}'{ATTENTION}'": "white", f"{full}'{RECURRENT}'": "#18181b"}
     return alt.layer(
@@ -147,7 +146,9 @@ def _draw(boxes: list, links: list, texts: list, **properties) -> alt.LayerChart
         .transform_calculate(x="datum.x2")
         .mark_point(shape="triangle-right", filled=True, size=60, opacity=1, xOffset=edge)
         .encode(x, y, alt.Color("kind:N", scale=scale, legend=None)),
-        middle.transform_filter("!datum.level").mark_text(**halo).encode(x, y, text="weight:N"),
+        middle.transform_filter("!datum.level")
+        .mark_square(size=400, opacity=1, color="white")
+        .encode(x, y),
         *(  # above the middle of a level line, or on that of another
             middle.transform_filter(f"{level}datum.level")
             .mark_text(dy=dy, fontSize=15)
