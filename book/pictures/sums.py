@@ -82,7 +82,8 @@ def draw_averages(
     heads: by name, the weights of each head, one for each word of a sentence
     """
     boxes, links, texts, told = [], [], [], []
-    box = lambda x, y, value: (x, y, value, ATTENTION, value / max(values.values()))
+    most = max(values.values())  # drawn full, and the others paler than their share, to be read
+    box = lambda x, y, value: (x, y, value, ATTENTION, 1 if value == most else value / most / 2)
     for row, (name, weights) in enumerate(reversed(heads.items())):
         returned = []
         for column, words in enumerate(map(str.split, sentences)):
