@@ -64,9 +64,10 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     )
     ours = "datum.layer == 'self-attention'"
     at_end = {"align": "left", "fontSize": 14, "aria": False}
-    equal = alt.Chart(pd.DataFrame({"what": ["equal at 512"]}))
-    equal = equal.transform_filter("column == 'work'")
-    equal = equal.transform_calculate(n="d", both="pow(d, 3)").encode(x="n:Q", y="both:Q")
+    equal = alt.Chart(pd.DataFrame([{}])).transform_filter("column == 'work'")
+    equal = equal.transform_calculate(n="d", both="pow(d, 3)", what="'equal at ' + d").encode(
+        x="n:Q", y="both:Q"
+    )
     sentence = alt.Chart(pd.DataFrame({"n": [34]})).transform_filter("column == 'work'")
     sentence = sentence.transform_calculate(
         ours="datum.n * datum.n * d",
@@ -93,7 +94,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         equal.mark_circle(size=80, opacity=1),
         equal.mark_text(
             dx=8, dy=14, align="left", fontSize=15, fontWeight="bold", color=shades[0]
-        ).encode(text="what"),
+        ).encode(text="what:N"),
         sentence.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]).encode(
             y="other:Q", y2=alt.value(0)
         ),

@@ -64,7 +64,8 @@ def draw_loop(words: Sequence[float], limit: float, weights: Sequence[float]) ->
         ],
         title=alt.Title(
             "A limit makes the last output wait for all the others",
-            subtitle=f"Below: words 8, 4 and 2; above: outputs, in the recurrence at most {limit}",
+            subtitle=f"Below: words {', '.join(map(told, words))}; "
+            f"above: outputs, in the recurrence at most {limit}",
         ),
         description=f"Lines from three words to outputs. Recurrence, with the limit {limit}: the "
         f"states {states[1:]}, one after another. Without the limit, as in self-attention, "
