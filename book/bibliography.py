@@ -83,7 +83,8 @@ class PaperStyle(UnsrtStyle):
         if len(people) > MOST:
             people[3:] = [Person(f"{{{len(people) - 3} others}}")]
         formatted = super().format_entry(label, entry, bib_data)
-        formatted.text = Text(formatted.text, " ", Tag("em", entry.fields["why"], "."))
+        why = entry.fields["why"].replace("'", "\N{RIGHT SINGLE QUOTATION MARK}")
+        formatted.text = Text(formatted.text, " ", Tag("em", why, "."))
         return formatted
 
     def format_title(self, e: Entry, which_field: str, as_sentence: bool = True) -> Node:
@@ -114,13 +115,14 @@ class CitedIn(SphinxPostTransform):
                 citing.setdefault(target.key, set()).add(use.docname)
         for entry in self.document.findall(nodes.citation):
             *_, why = entry[-1].findall(nodes.emphasis)
-            entry[-1].replace(why, [nodes.raw("", "<br>", format="html"), *why.children])
+            said = nodes.inline("", "", *why.children, classes=["why"])
+            entry[-1].replace(why, [nodes.raw("", "<br>", format="html"), said])
             there = citing.get(keys[entry["ids"][0]], set())
             links = []
             for page in (f"chapters/{name}" for name in pages()):
                 if page in there and page != PAGE:
                     title = self.env.titles[page].astext()
-                    name = found[0] if (found := re.match(r"\d\.\d", title)) else title
+                    name = found[0] if (found := re.match(r"\d(\.\d)?(?= )", title)) else title
                     address = self.app.builder.get_relative_uri(PAGE, page)
                     link = nodes.reference("", name, refuri=address, internal=True)
                     links += [nodes.Text(", " if links else " Cited in "), link]

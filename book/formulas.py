@@ -19,6 +19,10 @@ PARTS = (
 START = r"""
 const _ = MathJax._, adaptor = _.adaptors.liteAdaptor.liteAdaptor();
 _.a11y["assistive-mml"].AssistiveMmlHandler(_.handlers.html_ts.RegisterHTMLHandler(adaptor));
+// This engine splits at a pattern with "undefined", a word, where one of its groups took no part.
+const { parser } = adaptor, add = parser.addAttributes;
+parser.addAttributes = (to, node, parts) =>
+  add.call(parser, to, node, parts.map((part) => (part === "undefined" ? "" : part)));
 const font = new _.output.chtml.fonts.tex_ts.TeXFont({ fontURL: "FONTS" });
 const page = _.mathjax.mathjax.document("", {
   InputJax: new _.input.tex_ts.TeX({ packages: ["base", "ams", "newcommand", "boldsymbol"] }),

@@ -195,7 +195,8 @@ def summary(name: str, thing: object) -> str:
         given = signature(thing).parameters.values()
         plain = [p.replace(annotation=Signature.empty) for p in given if p.name != "self"]
         shown = re.sub(r"<function (\w+) at \w+>", r"\1", ", ".join(map(str, plain)))
-        arguments = f"({shown if len(shown) < 80 else shown[:80].rpartition(', ')[0] + ', …'})"
+        short = shown[:80].rpartition(", ")[0] + ",\N{NO-BREAK SPACE}…"
+        arguments = f"({shown if len(shown) < 80 else short})"
     text = " ".join((getdoc(thing) or "").partition("\n\n")[0].split())
     first = re.split(r"(?<=\.) (?=[A-Z])", text)[0].replace("`", "")
     return f"<code>{name}<i>{html.escape(arguments)}</i></code> <span>{html.escape(first)}</span>"

@@ -53,7 +53,7 @@ def _folded(body: str, begin: str) -> str:
 
 
 def add_way(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Add links under the title to the steps before and after this one, and to it by hand."""
+    """Add links ahead of the laboratory: to the steps before and after, and to this one by hand."""
     folder, _, name = page.rpartition("/")
     if name not in STATIONS:
         return
@@ -69,4 +69,5 @@ def add_way(app: Sphinx, page: str, template: str, context: dict, doctree) -> No
     label = "One sentence’s way"
     way = f"<span>{label}: </span><ol>{''.join(steps)}</ol>{link}"
     way = f'<nav class="way" aria-label="{label}">{way}</nav>'
-    context["body"] = context["body"].replace("</h1>", f"</h1>\n{way}", 1)
+    laboratory = '<section id="laboratory">'
+    context["body"] = context["body"].replace(laboratory, f"{way}\n{laboratory}", 1)

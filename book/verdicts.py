@@ -178,11 +178,9 @@ def scoreboard(entries: list[Entry]) -> str:
     paper = [entry for entry in entries if not entry.own]
     small = sum(entry.verdict.verdict == "measured at small scale" for entry in paper)
     differ, hold, undecided = totals(paper).values()
-    told = (
-        f"Of the paper’s {len(paper)} claims, {differ} differ, {hold} hold ({small} at small "
-        f"scale) and {undecided} are undecided"
-    )
-    title = f'<p class="chart-title"><strong>{told}</strong></p>'
+    told = f"Of {differ + hold} claims that could be decided, {hold} hold"
+    note = f"{small} of them only at small scale; {undecided} more are undecided"
+    title = f'<p class="chart-title"><strong>{told}</strong> <span class="note">{note}</span></p>'
     return f'<div class="scoreboard">{title}{bars(entries)}</div>'
 
 
@@ -195,7 +193,7 @@ BARS = {  # groups of verdicts in the order of their bars, and the name of each
         "measured at small scale": "at small scale",
     },
     "undecided": {
-        "needs the paper's hardware": "need its hardware",
+        "needs the paper's hardware": "need its data or GPUs",
         "not reproduced here": "not reproduced",
         "open": "open",
     },
@@ -247,6 +245,7 @@ def story(entries: list[Entry]) -> str:
     """How many claims differ, and which and how, each linked to its cell."""
     paper = [entry for entry in entries if not entry.own]
     differ = [entry for entry in paper if entry.verdict.verdict == "differs"]
+    small = sum(entry.verdict.verdict == "measured at small scale" for entry in paper)
     counts = totals(paper)
 
     def row(entry: Entry) -> str:
@@ -256,9 +255,10 @@ def story(entries: list[Entry]) -> str:
         return f'<li><a href="{address}">{place}</a> {set_words(said)}<br>{set_words(found)}</li>'
 
     return (
-        '<div class="scoreboard"><p class="chart-title"><strong>A computation or the paper itself '
-        f"contradicts {len(differ)} of the paper’s {len(paper)} claims</strong> "
-        f"<span>{counts['hold']} hold, and {counts['undecided']} are undecided: "
+        '<div class="scoreboard"><p class="chart-title"><strong>Of '
+        f"{len(paper)} claims that we chose from the paper, {counts['hold']} hold and "
+        f"{len(differ)} differ</strong> <span>{small} of the {counts['hold']} only at small scale; "
+        f"{counts['undecided']} are undecided: "
         '<a href="claims.html">all verdicts</a></span></p>'
         f"<details><summary>Which {len(differ)} differ</summary>"
         f"<ul>{''.join(map(row, differ))}</ul></details></div>"

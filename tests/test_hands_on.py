@@ -305,25 +305,24 @@ def test_one_matrix_reads_a_token_and_scores_the_next(chart) -> None:
 
 
 def test_the_angle_between_the_hands_does_not_depend_on_the_position(chart) -> None:
-    opened = chart("3-5-positional-encoding", "Position")
-    places, between = set(), set()
-    for (pos,) in opened.by_hand():
+    opened = chart("3-5-positional-encoding", "Position", "Tokens later")
+    places, between = set(), {}
+    for pos, offset in opened.by_hand():
         places.add(pos)
         angles = {(row["hand"], row["pair"]): row["angle"] for row in opened.marks("hand", "angle")}
         assert len(angles) == 16
-        offset = lambda pair: 1 if int(pair) < 4 else 100
         for (hand, pair), angle in angles.items():
-            place = int(pos) + (offset(pair) if hand == "later" else 0)
+            place = int(pos) + (int(offset) if hand == "later" else 0)
             turned = place / 10_000 ** (2 * int(pair) / 16)
             assert math.cos(math.radians(number(angle)) - turned) == pytest.approx(1, abs=1e-7)
         shaded = []
         for row in opened.marks("begin", "end"):
             wide = number(row["end"]) - number(row["begin"])
-            expected = offset(row["pair"]) / 10_000 ** (2 * int(row["pair"]) / 16)
+            expected = int(offset) / 10_000 ** (2 * int(row["pair"]) / 16)
             assert math.cos(wide - expected) == pytest.approx(1, abs=1e-7)
             shaded.append(f"{wide:.3f}")
-        between.add(" ".join(shaded))
-    assert len(places) > 3 and len(between) == 1
+        assert between.setdefault(offset, shaded) == shaded
+    assert len(places) > 3 and len(between) > 3
 
 
 def test_one_length_for_two_sections(chart) -> None:
@@ -371,6 +370,25 @@ def test_table_1_as_curves(chart) -> None:
             digits, unit = re.fullmatch(r"([\d.]+)(\D?)", row["value"]).groups()
             assert float(digits) * units[unit] == pytest.approx(max(1, expected), rel=0.006)
         assert ("equal at 512" in opened.texts()) == (compared == "work")
+
+
+def test_larger_batches_are_padded_more(chart) -> None:
+    """The shares that are written are those of the marks, and both grow."""
+    opened, found = chart("5-1-data-batching", "Batch size"), {}
+    for (size,) in opened.by_hand():
+        tokens, padding = (opened.marks("order", what) for what in ("tokens", "padding"))
+        assert len(tokens) == 4 * 80  # two languages, in both orders
+        for order in "in random order", "by similar length":
+            parts = [
+                sum(int(row[what]) for row in rows if row["order"] == order)
+                for what, rows in (("padding", padding), ("tokens", tokens))
+            ]
+            share = parts[0] / sum(parts)
+            assert f"{order}: {share:.0%}" in opened.texts()
+            found[order, int(size)] = share
+    for order in {order for order, _ in found}:
+        least, *_, most = sorted(size for _, size in found)
+        assert found[order, least] < found[order, most]
 
 
 def test_the_highest_rate_and_the_way_to_it_with_keys_alone(chart) -> None:

@@ -72,7 +72,17 @@ class Scripts:
     """Functions of the scripts, called with JSON."""
 
     def __init__(self) -> None:
-        names = "elements", "search", "live", "decoder", "figure1", "film", "hero", "sampler"
+        names = (
+            "elements",
+            "search",
+            "live",
+            "decoder",
+            "figure1",
+            "film",
+            "hero",
+            "sampler",
+            "bleu",
+        )
         self.context = live.scripts(*names)
         languages = "{ ListFormat: class { format(all) { return all.join(' & '); } } }"
         self.context.eval(f"Intl = {languages}")  # QuickJS knows none
@@ -90,6 +100,20 @@ class Scripts:
 @pytest.fixture(scope="module")
 def js() -> Scripts:
     return Scripts()
+
+
+def test_bleu_of_a_typed_output_is_that_of_the_standard_program(js: Scripts) -> None:
+    metrics = pytest.importorskip("sacrebleu.metrics", reason="needs the extra `scores`")
+    outputs = "Ein Mann fährt mit dem Rad durch eine Stadt.", "Zwei Hunde spielen im Schnee."
+    references = [
+        "Ein Mann fährt auf einem Fahrrad durch die Stadt.",
+        "Zwei Hunde spielen im tiefen Schnee.",
+    ]
+    for first in outputs[0], references[0], "Ein Mann fährt.", "Rad, Rad, Rad!":
+        given = [first, outputs[1]]
+        found = js.run("return window.bleu.score(a, b).bleu", given, references)
+        expected = metrics.BLEU(smooth_method="none").corpus_score(given, [references]).score
+        assert found == pytest.approx(expected)
 
 
 SEARCH = """

@@ -1,6 +1,7 @@
 """The look of the pages that can be known without a browser: colors, heights, places of signs."""
 
 import re
+from xml.etree import ElementTree
 
 import pytest
 
@@ -109,6 +110,13 @@ def test_a_formula_keeps_the_sign_after_it(text, together):
     if kept and together:
         before, _, after = together.partition("{}")
         assert kept[1].startswith(f'{before}<span class="math">') and kept[2] == after
+
+
+def test_a_screen_reader_hears_what_kind_of_letter_a_formula_has():
+    page = set_formulas(r'<p><span class="math">\(\mathrm{b}\)</span></p>', "fonts")
+    (math,) = re.findall(r"<math.*?</math>", page)
+    assert ElementTree.fromstring(math).tag == "{http://www.w3.org/1998/Math/MathML}math"
+    assert '<mi mathvariant="normal">b</mi>' in math and "undefined" not in math
 
 
 def test_the_mark_of_a_footnote_stays_with_its_word():

@@ -11,6 +11,7 @@ from book import charts
 
 SIDES = {"English": -1, "German": 1}  # and their directions
 MIDDLES = (-46, 46)  # of the two drawings
+GAPS = 12  # between batches, together, in heights of a pair
 
 
 def boxed(pieces: list[str]) -> str:
@@ -32,48 +33,60 @@ def with_boxes(table: pd.DataFrame) -> HTML:
     return HTML(text.replace("<th>", '<th style="vertical-align: top">'))
 
 
-def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart:
+def draw_batches(lengths: np.ndarray, orders: dict[str, dict[int, list]]) -> alt.LayerChart:
     """Two ways to batch the same pairs, with the positions that are filled by padding.
 
     lengths: (pairs, 2), the tokens of each source and target
-    orders: from the name of a way to its batches, which contain rows of `lengths`
+    orders: from the name of a way to its batches of each size, which contain rows of `lengths`
     """
-    bars, notes, wasted = [], [], []
-    for middle, (order, batches) in zip(MIDDLES, orders.items(), strict=True):
-        top, positions = 0, 0
-        for number, batch in enumerate(batches, start=1):
-            widest = lengths[batch].max(axis=0)
-            positions += len(batch) * widest.sum()
-            around = [len(batch) * widest - lengths[batch].sum(axis=0), widest]
-            parts = [("padding", len(batch), *around)]  # behind all bars of the batch
-            parts += [("tokens", 1.2, lengths[pair], lengths[pair]) for pair in batch]  # overlap
-            for place, (what, high, counts, ends) in enumerate(parts):
-                start = top + max(place - 1, 0)
-                bottom = min(start + high, top + len(batch))
-                row = {"order": order, "batch": number, "top": start, "bottom": bottom}
-                sides = zip(SIDES.items(), counts.tolist(), ends.tolist(), strict=True)
+    sizes = [*next(iter(orders.values()))]
+    bars, pads, notes, wasted, gaps = [], [], [], {}, []
+    for size in sizes:
+        most = max(len(batches[size]) for batches in orders.values())
+        gaps.append(min(4, GAPS // (most - 1)))
+        for middle, (order, batches) in zip(MIDDLES, orders.items(), strict=True):
+            top, positions = 0, 0
+            for number, batch in enumerate(batches[size]):
+                widest = lengths[batch].max(axis=0)
+                positions += len(batch) * widest.sum()
+                empty = len(batch) * widest - lengths[batch].sum(axis=0)
+                row = {"order": order, "size": size, "batch": number, "top": top}
+                sides = zip(SIDES.items(), empty.tolist(), widest.tolist(), strict=True)
                 for (side, sign), count, end in sides:
                     row |= {"side": side, "from": middle, "to": middle + sign * end}
-                    bars.append({**row, "what": what, "count": count})
-            top += len(batch) + 2  # a gap between batches
-        wasted.append(f"{1 - lengths.sum() / positions:.0%}")
-        notes.append({"from": middle, "told": f"{order}: {wasted[-1]}"})
+                    pads.append({**row, "pairs": len(batch), "padding": count})
+                top += len(batch)
+            wasted[order, size] = f"{1 - lengths.sum() / positions:.0%}"
+            notes.append({"size": size, "from": middle, "told": f"{order}: {wasted[order, size]}"})
+    for middle, (order, batches) in zip(MIDDLES, orders.items(), strict=True):
+        numbers = {
+            size: [number for number, batch in enumerate(batches[size]) for _ in batch]
+            for size in sizes
+        }
+        for top, pair in enumerate(np.concatenate(batches[sizes[0]])):
+            row = {"order": order, "top": top, "numbers": [numbers[size][top] for size in sizes]}
+            for (side, sign), count in zip(SIDES.items(), lengths[pair].tolist(), strict=True):
+                row |= {"side": side, "from": middle, "to": middle + sign * count}
+                bars.append({**row, "tokens": count})
     names = pd.DataFrame(
         [(middle + 2 * sign, side) for middle in MIDDLES for side, sign in SIDES.items()],
         columns=["from", "side"],
     )
 
     blue, orange, *_ = charts.PALETTE
-    (_, end), (start, _) = (lengths[batches[0]].max(axis=0) for batches in orders.values())
-    kinds = [  # beside the first block of either drawing
-        alt.Chart(names.head(1))
-        .mark_text(text=what, align=align, dx=dx, fontSize=14, color=color)
-        .encode(alt.XDatum(int(place)), y=alt.value(y))
-        for what, align, dx, color, place, y in (
-            ("padding", "left", 6, orange, MIDDLES[0] + end, 14),
-            ("tokens", "right", -6, blue, MIDDLES[1] - start, 45),
-        )
-    ]
+    at = f"indexof({sizes}, size)"
+    chosen = lambda rows: alt.Chart(pd.DataFrame(rows)).transform_filter("datum.size == size")
+    kinds = []  # beside the first block of either drawing
+    beside = ("tokens", "right", -6, blue, 45), ("padding", "left", 6, orange, 14)
+    for column, (what, align, dx, color, y) in enumerate(beside):
+        middle, batches = MIDDLES[1 - column], [*orders.values()][1 - column]
+        sign = 2 * column - 1
+        edges = [
+            {"size": size, "from": middle + sign * int(lengths[first].max(axis=0)[column])}
+            for size, (first, *_) in batches.items()
+        ]
+        mark = chosen(edges).mark_text(text=what, align=align, dx=dx, fontSize=14, color=color)
+        kinds.append(mark.encode(x="from:Q", y=alt.value(y)))
     ticks = alt.Axis(
         values=[middle + n for middle in MIDDLES for n in range(-30, 31, 15)],
         labelExpr=f"width < 400 && datum.value % 2 ? '' : abs(abs(datum.value) - {MIDDLES[1]})",
@@ -84,11 +97,10 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     across = (
         alt.X("from:Q").title("length (tokens)").axis(ticks).scale(domain=[-89, 89], nice=False)
     )
-    colors = alt.Scale(domain=["tokens", "padding"], range=[blue, orange])
-    pale = alt.Scale(domain=["tokens", "padding"], range=[1, 0.35])
+    down = alt.Y("start:Q").axis(None).scale(domain=[len(lengths) + GAPS, 0])
     font = alt.ExprRef("width < 400 ? 13 : 14")
     below = alt.Chart(names).encode(across, y=alt.value(-12))
-    sides = [
+    headings = [
         below.transform_filter(alt.datum.side == side).mark_text(
             text=told, align=align, fontSize=14
         )
@@ -97,31 +109,35 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
             ("German", "German →", "left"),
         )
     ]
+    behind = chosen(pads).transform_calculate(
+        start=f"datum.top + {gaps}[{at}] * datum.batch", end="datum.start + datum.pairs"
+    )
+    before = alt.Chart(pd.DataFrame(bars)).transform_calculate(
+        start=f"datum.top + {gaps}[{at}] * datum.numbers[{at}]",
+        end="datum.start + 1.15",  # the next one overlaps it
+    )
+    ends = {"x2": "to:Q", "y2": "end:Q"}
+    pairs = [[wasted[order, size] for order in orders] for size in sizes]
+    title = f"'Batching by length cuts the padding from ' + join({pairs}[{at}], ' to ')"
     return alt.layer(
-        alt.Chart(pd.DataFrame(bars))
-        .mark_rect()
-        .encode(
-            across,
-            alt.Y("top:Q").axis(None).scale(domain=[116, 0]),
-            alt.Color("what:N").scale(colors).legend(None),
-            alt.Opacity("what:N").scale(pale).legend(None),
-            x2="to:Q",
-            y2="bottom:Q",
-            tooltip=["order:N", "batch:Q", "side:N", "what:N", "count:Q"],
+        behind.mark_rect(color=orange, opacity=0.35).encode(
+            across, down, **ends, tooltip=["order:N", "side:N", "pairs:Q", "padding:Q"]
         ),
-        alt.Chart(pd.DataFrame(notes))
+        before.mark_rect(color=blue, opacity=1).encode(
+            across, down, **ends, tooltip=["order:N", "side:N", "tokens:Q"]
+        ),
+        chosen(notes)
         .mark_text(fontSize=font, fontWeight="bold")
         .encode(across, y=alt.value(-35), text="told:N"),
-        *sides,
+        *headings,
         *kinds,
-        usermeta={"columns": 2},
         title=alt.Title(
-            f"Batching by length cuts the padding from {wasted[0]} to {wasted[1]}",
-            subtitle="A hundred pairs; each block is a batch",
+            alt.ExprRef(title), subtitle="Each bar is a pair of sentences, each block a batch"
         ),
         width="container",
-        height=348,  # three pixels a pair
-        description="A hundred sentence pairs as horizontal bars, stacked into batches, twice. In "
-        "random order the batches are wide, and more than a third of their positions are padding. "
-        "By similar length the same pairs fill fewer batches, with less than half as much padding.",
-    )
+        height=3 * (len(lengths) + GAPS),  # three pixels a pair
+        description="Sentence pairs as horizontal bars, stacked into batches, twice. In random "
+        "order the batches are wide, and more than a third of their positions are padding. By "
+        "similar length the same pairs fill fewer batches, with less than half as much padding. "
+        "The size of the batches can be chosen.",
+    ).add_params(charts.slider("size", 400, sizes[0], sizes[-1], sizes[1] - sizes[0], "Batch size"))

@@ -17,15 +17,15 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     kinds["restricted self-attention"] = [3, 6]
     columns = {  # what a curve is, and what it shows
         "work": [
-            "operations, up to a constant (log)",
-            "Below a length of 512, bare self-attention computes less than recurrence",
+            "operations, by the formula",
+            "Below a length of 512, comparing all pairs takes less work than a recurrence",
         ],
         "waiting": [
-            "operations in a row, up to a constant (log)",
-            "Only recurrence has to wait at every position",
+            "operations in a row, by the formula",
+            "Only a recurrence has to wait at every position",
         ],
         "distance": [
-            "layers or steps, end to end (log)",
+            "layers or steps from end to end",
             "Self-attention joins both ends in one layer, at any length",
         ],
     }
@@ -36,7 +36,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     dashes = alt.StrokeDash("layer:N").legend(None)
     dashes = dashes.scale(domain=list(kinds), range=list(kinds.values()))
     # At the end there is room for what a curve is called.
-    end = alt.ExprRef("width - (width < 500 ? 128 : column == 'distance' ? 165 : 122)")
+    end = alt.ExprRef("width - (column == 'distance' ? (width < 500 ? 128 : 165) : 116)")
     x = alt.X("n:Q").title("length (positions, log scale)")
     x = x.scale(type="log", base=2, domain=[8, 4096], range=[0, end], nice=False)
     y = alt.Y("value:Q").title(None)
@@ -60,7 +60,8 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     last = last.transform_calculate(
         said=f"{far} || column == 'work' ? '' : ': ' + format(datum.value, ',.0f')",
         name=f"{together} ? 'all others' : {dilated} ? (width < 500 ? 'dilated conv.' : "
-        "'dilated convolution') : split(datum.layer, ' ')[0]",
+        "'dilated convolution') : datum.layer == 'restricted self-attention' && column == 'work' "
+        "? 'restricted to ' + k : split(datum.layer, ' ')[0]",
     )
     ours = "datum.layer == 'self-attention'"
     at_end = {"align": "left", "fontSize": 14, "aria": False}
@@ -68,13 +69,17 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     equal = equal.transform_calculate(n="d", both="pow(d, 3)", what="'equal at ' + d").encode(
         x="n:Q", y="both:Q"
     )
-    sentence = alt.Chart(pd.DataFrame({"n": [34]})).transform_filter("column == 'work'")
+    entry = table.replace("\n", " ")
+    of = lambda layer: entry.replace("datum.layer", f"'{layer}'")
+    sentence = alt.Chart(pd.DataFrame({"n": [34]})).transform_calculate(
+        ours=of("self-attention"), other=of("recurrent")
+    )
     sentence = sentence.transform_calculate(
-        ours="datum.n * datum.n * d",
-        other="datum.n * d * d",
-        # On a phone, below the curve that would cross it.
-        middle="datum.ours * pow(d / datum.n, width < 500 ? 0.3 : 0.5)",
-        told="'× ' + format(d / datum.n, '.0f')",
+        times="datum.other / datum.ours",
+        # Below the curves that would cross it.
+        middle="datum.ours * pow(datum.times, column == 'distance' ? 0.14 : width < 500 && "
+        "column == 'work' ? 0.3 : 0.5)",
+        told="'× ' + format(datum.times, '.0f')",
         average="width < 500 ? '34 on average' : 'average sentence: 34 tokens'",
     ).encode(x="n:Q")
     unit = alt.expr(f"{columns}[column][0]")

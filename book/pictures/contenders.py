@@ -20,12 +20,10 @@ def draw_ratios(
     table: pd.DataFrame,
     title: str,
     ticks: list[float],
-    bold: list[str],
     notes: dict[str, str] | None = None,
 ) -> alt.LayerChart:
     """Medians of ratios with their intervals; to the right of 1, our model is faster.
 
-    bold: the rows that the title names
     notes: of contenders, beside their marks
     """
     others = table[table["contender"] != "annotated"].assign(
@@ -37,7 +35,6 @@ def draw_ratios(
         note=lambda t: t["contender"].map(notes or {}).fillna(""),
     )
     others.loc[others["to"] < 1, "clearly"] = "faster"
-    others["told"] = others["row"].isin(bold)
     groups = {
         g: list(of.sort_values("ratio")["name"]) for g, of in others.groupby("group", sort=False)
     }
@@ -64,12 +61,17 @@ def draw_ratios(
     )
     head = {"x": alt.value("width"), "y": alt.value(-30), "text": alt.value("median")}
     return alt.layer(
-        rows.mark_rule(opacity=0.15).encode(x=alt.value(0), x2=alt.value("width")),
+        rows.transform_filter("!datum.note")
+        .mark_rule(opacity=0.15)
+        .encode(x=alt.value(0), x2=alt.value("width")),
+        rows.transform_filter("datum.note")  # its words are at the left of the line
+        .mark_rule(opacity=0.15)
+        .encode(x=across("from"), x2=alt.value("width")),
         equal.mark_rule(strokeDash=[4, 4]),
         *sides,
         equal.mark_text(**right).encode(**head),
         marks.mark_rule(strokeWidth=2).encode(across("from"), x2="to:Q"),
-        marks.mark_point(filled=True, size=80, opacity=1).encode(
+        marks.mark_point(filled=True, size=55, opacity=1).encode(
             across("ratio")
             .title(None)
             .axis(
@@ -80,12 +82,10 @@ def draw_ratios(
             )
         ),
         rows.mark_text(align="right", dx=-8, fontSize=14).encode(across("from"), text="note"),
-        numbers.mark_text(**right).transform_filter("!datum.told"),
-        numbers.mark_text(**right, fontWeight=700).transform_filter("datum.told"),
+        numbers.mark_text(**right),
         title=alt.Title(
             title,
-            subtitle="Their time divided by ours in the same round: median and 95% interval. "
-            "Gray: may be chance",
+            subtitle="Their time ÷ ours, 95% intervals; gray: undecided",
         ),
         width="container",
         height=alt.Step(25),

@@ -70,9 +70,9 @@ def draw_gains(
         width="container",
         height=alt.Step(STEP),
         title=alt.Title(
-            "Trained on captions alone, the model loses most of its BLEU on general text",
-            subtitle="After 120 updates. Mixed: with as many general pairs. 95% intervals: "
-            f"± {half['captions']:.1f} and ± {half['general']:.1f}",
+            "With captions alone, it forgets most of its general French",
+            subtitle="Mixed: with as many general pairs. 95% intervals: at most ± "
+            f"{max(half.values()):.1f}",
         ),
         description=f"BLEU on captions and on general text. The general model: "
         f"{start['captions']:.1f} and {start['general']:.1f}; {'; '.join(told)}.",

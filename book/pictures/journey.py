@@ -41,7 +41,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
     lines = pd.DataFrame(
         {"x": x, "x2": x2, "y": GAPS[kind][0], "y2": GAPS[kind][1],
          "weight": round(weight, 3), "word": word,
-         "ink": (0.15 + 0.55 * weight) / (3 if kind == "encoder" else 1)}
+         "ink": (0.15 + 0.55 * weight) / (2 if kind == "encoder" else 1)}
         for kind, read in zip(GAPS, (english, german), strict=True)
         for word, x2, row in zip(read, below[kind], given[kind], strict=True)
         for x, weight in enumerate(row)
@@ -143,9 +143,8 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         width="container",
         height=HEIGHT,
         title=alt.Title(
-            f"To write “{written}”, the translator looks most at “{read}”",
-            subtitle=f"Lines: weights above {LEAST}, means of a layer’s heads. "
-            "Point at a word, or tap it.",
+            f"To write “{written}”, the last layer attends most to “{read}”",
+            subtitle="Point at a word, or tap it",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
         "attention, of the first of four layers, and dots for the others; the rows after all four, "

@@ -32,25 +32,23 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             for axis in "xy"
         },
     )
-    # The strip of values stands at the right of the plane, or lies below it in a narrow picture; a
-    # unit is as long across as it is high.
-    narrow = "width < 730"
-    either = lambda phone, wide: alt.ExprRef(f"{narrow} ? {phone} : {wide}")
-    unit = f"({narrow} ? min(width / 4.4, (height - 128) / 3.4) : height / 3.4)"
+    # The sum stands at the right of the plane, or lies below it in a narrow picture; a unit is as
+    # long across as it is high.
+    narrow = "width < 660"
+    unit = f"({narrow} ? min(width / 4.4, (height - 128) / 3.4) : min(width / 6.9, height / 3.4))"
     axis = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
     x = alt.X("x:Q").title(None).axis(axis)
     x = x.scale(domainMin=-2.2, domainMax=alt.ExprRef(f"width / {unit} - 2.2"), nice=False)
     y = alt.Y("y:Q").title(None).axis(axis)
     y = y.scale(domainMin=alt.ExprRef(f"2.2 - height / {unit}"), domainMax=2.2, nice=False)
-    ends = {"x": x, "y": y, "x2": "zero:Q", "y2": "zero:Q"}
+    from_zero = {"x": x, "y": y, "x2": "zero:Q", "y2": "zero:Q"}
     products = [f"({x:.3f} * query_x + {y:.3f} * query_y)" for x, y in keys.tolist()]
     powers = ", ".join(f"exp({product} / (scaled ? SQRT2 : 1))" for product in products)
     shares = ", ".join(f"powers[{i}] / (powers[0] + powers[1] + powers[2])" for i in range(3))
     terms = [(f"weights[{i}]", value) for i, value in enumerate(values.flatten().tolist())]
+    switch = alt.binding_checkbox(name="divide the scores by √2 ")
     computed = [
-        alt.param(
-            "scaled", value=False, bind=alt.binding_checkbox(name="divide the scores by √2 ")
-        ),
+        alt.param("scaled", value=False, bind=switch),
         alt.param("powers", expr=f"[{powers}]"),
         alt.param("weights", expr=f"[{shares}]"),
         alt.param("answer", expr=" + ".join(f"{weight} * {value:g}" for weight, value in terms)),
@@ -58,41 +56,42 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     frame = pd.DataFrame(keys, columns=["x", "y"]).assign(
         key=words, value=values, zero=0, i=range(3)
     )
-    meanings = [{-1: "thing", 0: "neither", 1: "person"}[value] for value in frame["value"]]
-    frame["named"] = [f"{w} ({m})" for w, m in zip(words, meanings, strict=True)]
     frame["factor"] = [f"({v:g})" if v < 0 else f"{v:g}" for v in frame["value"]]
     frame["factor"] = frame["factor"].str.replace("-", "−")
-    frame["over"], frame["up"] = [0.15, -0.15, -0.55], [-0.24, 0.82, -0.8]  # places of the labels
+    frame["over"], frame["up"] = [0.15, -0.15, -0.58], [-0.24, 0.82, -0.4]  # places of the labels
     keyed = (
         alt.Chart(frame)
         .transform_calculate(weight="weights[datum.i]")
         .transform_calculate(label="datum.key + ', weight ' + format(datum.weight, '.2f')")
     )
     width = alt.StrokeWidth("weight:Q").legend(None).scale(domain=[0, 1], range=[2, 18])
-    along = lambda value: f"{narrow} ? 1.6 * ({value}) : 3.52"
-    strip_at = lambda value: f"{narrow} ? -1.2 - 80 / {unit} : 0.65 + 1.1 * ({value})"
-    on_strip = lambda data, value: data.transform_calculate(
-        along=along(value), strip=strip_at(value)
-    ).encode(x="along:Q", y="strip:Q")
-    # What a value adds to the answer begins where the last one ends.
-    begin = " + ".join(f"(datum.i > {i} ? {w} * {v:g} : 0)" for i, (w, v) in enumerate(terms))
-    reach = f"{begin} + datum.weight * datum.value"
-    shift = lambda far: {"xOffset": either(0, -far), "yOffset": either(-far, 0)}
-    beside = lambda far: shift(far) | {"x2Offset": either(0, -far), "y2Offset": either(-far, 0)}
-    added = on_strip(keyed, f"({begin})").transform_calculate(
-        along2=along(reach), strip2=strip_at(reach)
-    )
-    strip = on_strip(keyed, "datum.value").transform_calculate(
-        told="datum.named + '\\n' + format(datum.weight, '.2f') + ' × ' + datum.factor"
-    )
+    # One row per word adds its weight times its value, and a last row shows their sum.
+    zero, reach = f"({narrow} ? 1.5 : 3.58)", f"({narrow} ? 1.3 : 1.05)"
+    level = lambda i: f"({narrow} ? -1.2 - (24 + 24 * {i}) / {unit} : 1.75 - 0.72 * {i})"
+    last = level(3.1)
+
+    def row(data: alt.Chart, told: str, amount: str, y: str) -> alt.Chart:
+        return data.transform_calculate(
+            told=told,
+            row=y,
+            above=f"{narrow} ? {y} : {y} + 0.22",
+            left=f"{narrow} ? -2.2 : {zero} - {reach}",
+            low=f"{zero} - {reach}",
+            high=f"{zero} + {reach}",
+            begin=zero,
+            end=f"{zero} + {reach} * {amount}",
+        )
+
+    product = "format(datum.weight, '.2f') + ' × ' + datum.factor"
+    told = f"datum.key + ': ' + {product}"
+    added = row(keyed, told, "datum.weight * datum.value", level("datum.i"))
     one = alt.Chart(pd.DataFrame({"zero": [0]}))
-    told = "'answer ' + format(answer, '.2f')"
-    answer = on_strip(one, "answer").transform_calculate(told=told)
-    total = one.transform_calculate(
-        along=f"{narrow} ? 0 : 3.45",
-        strip=f"{narrow} ? -1.2 - 34 / {unit} : 2.1",
-        told=f"({narrow} ? {told} + ': ' : '') + 'the sum of weight × value'",
-    ).encode(x="along:Q", y="strip:Q")
+    told = f"'answer ' + format(answer, '.2f') + ({narrow} ? '' : ', their sum')"
+    answer = row(one, told, "answer", last)
+    ends = pd.DataFrame({"value": [-1, 0, 1], "name": ["thing −1", "0", "person 1"]})
+    ends = alt.Chart(ends).transform_calculate(
+        x=f"{zero} + {reach} * datum.value", y=f"{last} - ({narrow} ? 18 : 22) / {unit}"
+    )
     arrow = one.transform_calculate(x="query_x", y="query_y")
     lines = [(i, -1, i, 2.1, i) for i in range(-2, 3)] + [(-2, i, 2.1, i, i) for i in range(-1, 3)]
     lines = alt.Chart(pd.DataFrame(lines, columns=["x", "y", "x2", "y2", "number"]))
@@ -120,12 +119,12 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             aria=False,
         ).encode(x, y, text=alt.Text("number:Q", format="d")),
         grid.mark_point(opacity=0, aria=False).encode(x, y).add_params(query),
-        keyed.mark_rule().encode(colored, **ends, strokeWidth=width),
+        keyed.mark_rule().encode(colored, **from_zero, strokeWidth=width),
         keyed.mark_point(size=70, **tip).encode(x, y, colored),
         keyed.mark_text(
-            fontSize=14, align=alt.ExprRef(f"datum.key == '{words[1]}' ? 'right' : 'left'")
+            fontSize=14, align=alt.ExprRef(f"datum.key == '{words[0]}' ? 'left' : 'right'")
         ).encode(colored, x="over:Q", y="up:Q", text="label:N"),
-        arrow.mark_rule(strokeWidth=3, color=orange).encode(**ends),
+        arrow.mark_rule(strokeWidth=3, color=orange).encode(**from_zero),
         arrow.mark_point(size=120, **tip, color=orange).encode(x, y),
         arrow.mark_point(size=480, filled=False, opacity=1, color=orange, aria=False).encode(x, y),
         # Only marks with a tooltip can be touched; this one is empty.
@@ -135,49 +134,41 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         arrow.mark_text(
             dx=aside, dy=-20, fontSize=14, fontWeight="bold", text="query (drag)"
         ).encode(x, y),
-        strip.mark_line(color=grey, strokeWidth=1),
-        strip.mark_point(
-            shape="stroke", size=150, strokeWidth=2, filled=False, opacity=1, angle=either(90, 0)
-        ).encode(colored),
-        strip.mark_text(align="left", dx=8, fontSize=either(0, 14), color=grey).encode(
-            text=alt.Text("value:Q", format="d")
-        ),
         *(
-            added.mark_rule(strokeWidth=5, **beside(7 + 7 * i))
-            .encode(colored, x2="along2:Q", y2="strip2:Q")
-            .transform_filter(f"datum.i == {i}")
-            for i in range(2)
+            mark
+            for data, color in ((added, colored), (answer, alt.value(orange)))
+            for mark in (
+                data.mark_rule(color=grey, opacity=0.3).encode(x="low:Q", x2="high:Q", y="row:Q"),
+                data.mark_rule(strokeWidth=9).encode(
+                    x="begin:Q", x2="end:Q", y="row:Q", color=color
+                ),
+                data.mark_point(
+                    shape="stroke", size=200, angle=90, color=grey, filled=False, opacity=1
+                ).encode(x="begin:Q", y="row:Q"),
+            )
         ),
-        strip.mark_text(
+        added.mark_text(align="left", fontSize=14).encode(
+            colored, x="left:Q", y="above:Q", text="told:N"
+        ),
+        answer.mark_text(align="left", fontSize=14, fontWeight="bold", color=orange).encode(
+            x="left:Q", y="above:Q", text="told:N"
+        ),
+        answer.transform_calculate(over=f"{last} + ({narrow} ? 13 / {unit} : 0.44)")
+        .mark_rule(color=grey)
+        .encode(x="left:Q", x2="high:Q", y="over:Q"),
+        ends.mark_text(
+            align=alt.ExprRef("['left', 'center', 'right'][datum.value + 1]"),
             fontSize=14,
-            lineBreak="\n",
-            align=either("'center'", "'left'"),
-            dx=either(0, 31),
-            dy=either(20, -6),
-        ).encode(colored, text="told:N"),
-        answer.mark_point(
-            shape=either("'triangle-down'", "'triangle-right'"),
-            **shift(27),
-            size=180,
-            **tip,
-            color=orange,
-        ),
-        answer.mark_text(
-            align="right",
-            dx=-40,
-            fontSize=either(0, 16),
-            fontWeight="bold",
-            color=orange,
-        ).encode(text="told:N"),
-        total.mark_text(fontSize=14).encode(text="told:N"),
+            color=grey,
+        ).encode(x="x:Q", y="y:Q", text="name:N"),
         title=alt.TitleParams(
             alt.expr(f"width < 480 ? ({title}) : join({title}, ' ')"),
-            subtitle="Thicker key: more weight. The bars along the scale add up to the answer",
+            subtitle="Thicker key: larger weight",
         ),
         description="The keys of bicycle, man and a, lines of length 1 in the plane, and a query "
         "that can be moved. The width of each line shows the key's attention weight, which is "
-        "printed next to it. Along a scale from thing, −1, to person, 1, two bars add up to the "
-        "answer, the sum of the values, each multiplied by its weight, as is written beside it.",
+        "printed next to it. Three bars, from thing, −1, to person, 1, show each word's weight "
+        "times its value, and a fourth the answer, which is their sum.",
         width="container",
         height=362,
     ).add_params(*computed)

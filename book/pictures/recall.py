@@ -16,25 +16,39 @@ NAMES = {  # of the stacks, and their layer in the palette
 }
 
 
-def draw_recall(tasks: dict[str, pd.DataFrame], limit: int = 4000) -> alt.HConcatChart:
-    """A panel for each task: every run as a point, and a line through the middle ones.
+def draw_recall(tasks: dict[str, tuple[str, pd.DataFrame]], limit: int = 4000) -> alt.LayerChart:
+    """Every run as a point and a line through the middle ones, for the task that is selected.
 
-    tasks: by title, runs with the columns stack, distance and steps (`limit` if not learned)
+    tasks: by name, the title of the chart, and runs with the columns stack, distance and steps
+        (`limit` if not learned)
     """
-    panels, told = zip(*(_panel(*task, limit) for task in tasks.items()), strict=True)
-    return alt.hconcat(*panels, spacing=20).properties(
-        title=alt.Title(
-            "Convolutions pay for each hop, LSTMs for the distance in one version",
-            subtitle="Points: runs; lines: medians. Dilated convolutions take two hops "
-            "for 3, 5, 6 and 7",
-        ),
-        description="Steps of training against the distance, on a logarithmic axis. "
-        + " ".join(told),
+    names = list(tasks)
+    shown = [_layers(name, names[0], runs, limit) for name, (_, runs) in tasks.items()]
+    layers, told = zip(*shown, strict=True)
+    return (
+        alt.layer(*(layer for each in layers for layer in each))
+        .properties(
+            title=alt.Title(
+                alt.expr(f"{ {name: title for name, (title, _) in tasks.items()} }[task]"),
+                subtitle="Points: runs; lines: medians",
+            ),
+            width="container",
+            height=260,
+            description="Steps of training against the distance, on a logarithmic axis. "
+            + " ".join(told),
+        )
+        .add_params(
+            alt.param(
+                "task",
+                value=names[0],
+                bind=alt.binding_radio(options=names, name="Each network learns "),
+            )
+        )
     )
 
 
-def _panel(title: str, runs: pd.DataFrame, limit: int) -> tuple[alt.LayerChart, str]:
-    """The chart of one task, and what it shows in words."""
+def _layers(task: str, first: str, runs: pd.DataFrame, limit: int) -> tuple[list[alt.Chart], str]:
+    """The marks of one task, and what they show in words; the first has the shorter axis."""
     runs = runs[runs["stack"].isin(NAMES)]
     found = runs.pivot_table("steps", "stack", "distance", aggfunc="median").loc[[*NAMES]]
     middle = found.reset_index().melt("stack", value_name="steps")
@@ -53,24 +67,31 @@ def _panel(title: str, runs: pd.DataFrame, limit: int) -> tuple[alt.LayerChart, 
         domain=[name for name, _ in NAMES.values()],
         range=[charts.LAYERS[layer] for _, layer in NAMES.values()],
     )
-    x = alt.X("distance:Q", title="distance (symbols)").scale(domain=[0.6, 13.8], nice=False)
-    y = alt.Y("steps:Q", title="steps of training, better ↓").scale(
-        type="log", domain=[2.5, 5500], nice=False
+    x = alt.X("distance:Q", title="distance (symbols)").scale(
+        domain=[0.8, 8], nice=False, range=[0, alt.ExprRef("width - 152")]
     )
-    upright = charts.UPRIGHT | {"grid": False, "values": [10, 100, 1000], "format": ",d"}
-    below = {"grid": False, "values": [1, 2, 4, 6, 8], "titleAnchor": "start", "domain": False}
-    x, y = x.axis(**below), y.axis(**upright)
+    y = alt.Y("steps:Q", title="steps of training, better ↓").scale(
+        type="log",
+        domainMin=alt.ExprRef(f"task == '{first}' ? 10 : 4"),
+        domainMax=alt.ExprRef(f"task == '{first}' ? 300 : 5500"),
+        nice=False,
+    )
+    x = x.axis(grid=False, values=[1, 2, 4, 6, 8])
+    y = y.axis(
+        grid=False, values=[10, 30, 100, 300, 1000], format=",d", minExtent=46, **charts.UPRIGHT
+    )
     text = {"align": "left", "fontSize": 14, "fontWeight": 600}
+    chart = lambda rows: alt.Chart(rows).transform_filter(f"task == '{task}'")
     layers = [
-        alt.Chart(learned).mark_line().encode(x, y, color),
-        alt.Chart(named(runs[runs["steps"] < limit]))
+        chart(learned).mark_line().encode(x, y, color),
+        chart(named(runs[runs["steps"] < limit]))
         .mark_circle(size=26, opacity=0.5)
         .encode(x, y, color, tooltip=["stack", "distance", "steps"]),
-        alt.Chart(ends).mark_text(dx=9, **text).encode(x, y, color, text="told:N"),
+        chart(ends).mark_text(dx=9, **text).encode(x, y, color, text="told:N"),
     ]
     if found.loc["dilated", 6] > 1.5 * found.loc["dilated", 4]:  # else there is no room
         layers += [
-            alt.Chart(learned.query(f"stack == 'dilated' and distance == {distance}"))
+            chart(learned.query(f"stack == 'dilated' and distance == {distance}"))
             .mark_text(dy=dy, fontSize=14)
             .encode(x, y, color, text=alt.value(hops))
             for distance, hops, dy in ((4, "1 hop", 16), (6, "2 hops", -11))
@@ -78,8 +99,8 @@ def _panel(title: str, runs: pd.DataFrame, limit: int) -> tuple[alt.LayerChart, 
     if len(failed):
         green = {"color": charts.LAYERS["convolutional"]}
         layers += [
-            alt.Chart(failed).mark_point(shape="cross", angle=45, size=90, **green).encode(x, y),
-            alt.Chart(failed.tail(1).assign(told=f"not in {limit:,}"))
+            chart(failed).mark_point(shape="cross", angle=45, size=90, **green).encode(x, y),
+            chart(failed.tail(1).assign(told=f"not in {limit:,}"))
             .mark_text(dx=9, **text, **green)
             .encode(x, y, text="told:N"),
         ]
@@ -87,7 +108,4 @@ def _panel(title: str, runs: pd.DataFrame, limit: int) -> tuple[alt.LayerChart, 
         f"{NAMES[stack][0]}: " + ", ".join(f"{steps:,.0f}" for steps in found.loc[stack])
         for stack in NAMES
     )
-    chart = alt.layer(*layers).properties(
-        width=290, height=230, title=alt.Title(title, fontSize=14, offset=18)
-    )
-    return chart, f"{title}: {described}."
+    return layers, f"{task}: {described}."

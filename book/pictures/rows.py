@@ -20,7 +20,7 @@ def draw_rows(
     probabilities: (steps, rows), of the next token
     size: how many rows there are
     """
-    height = lambda part: (part[:, :COLUMNS] / part.std() / 2).clamp(-1, 1).tolist()
+    height = lambda part: (part[:, :COLUMNS] / part.std() / 1.5).clamp(-1, 1).tolist()
     cells = pd.DataFrame(
         (kind, row, column, round(number, 2))
         for kind, part in (("row", height(matrix)), ("out", height(out)))
@@ -103,7 +103,7 @@ def draw_rows(
         line(orange, "left - 14", "left", "here", "here"),
         line(orange, "left - 14", "left - 14", "here", "42"),
         head("triangle-up", orange, "left - 14", "42"),
-        says("① row × √d", "left - 26", "53", align="right", color=orange, fontWeight=600),
+        says("① goes in", "left - 26", "53", align="right", color=orange, fontWeight=600),
         line(blue, middle, middle, "36", "62"),
         head("triangle-down", blue, middle, "62"),
         says(
@@ -113,8 +113,8 @@ def draw_rows(
         line(blue, "left", "right - 1", "87", "87", 0.5),
         says(
             alt.ExprRef(
-                "width < 500 ? '③ next token: dot\\nproducts, softmax' : "
-                "'③ probability of the next\\ntoken: dot products, softmax'"
+                "width < 500 ? '③ compared with\\nrows: next token' : "
+                "'③ compared with each row:\\nprobability of the next token'"
             ),
             "right + 10",
             "80",
@@ -160,8 +160,7 @@ def draw_rows(
         .add_params(read),
         title=alt.TitleParams(
             alt.expr(f"{titles}[read_row]"),
-            subtitle=f"A few of {size:,} rows and {matrix.size(1)} columns; up: positive, "
-            "down: negative",
+            subtitle=f"A few of the matrix’s {size:,} rows and {matrix.size(1)} columns",
         ),
         description="One matrix, with a row for each token of a vocabulary. The row of the "
         "token that is read goes into the encoder and decoder layers. What they return is compared "

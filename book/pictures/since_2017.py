@@ -126,8 +126,7 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
         .encode(x=alt.value(alt.ExprRef("width")), y=alt.value(-20), text=alt.value("nats")),
         title=alt.Title(
             title,
-            subtitle="Each made alone, against 2017: mean of three seeds and its 95% interval; "
-            "gray: could be chance",
+            subtitle="With 95% intervals; gray: could be chance",
         ),
         usermeta={"above": 40},
         width="container",

@@ -13,8 +13,7 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     """
     blue, orange, *_, ink = charts.PALETTE
     ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
-    x = alt.X("p:Q").title("probability of the right token")
-    x = x.axis(values=ticks, labelExpr="datum.value == 1 ? 'certain: 1' : datum.label")
+    x = alt.X("p:Q").title("probability of the right token (1: certain)").axis(values=ticks)
     x = x.scale(domain=[0, 1.14], nice=False)
     y = (
         alt.Y("loss:Q")
@@ -30,13 +29,8 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     rest = target.transform_calculate(one="1").mark_bar(color="#808080a0", height=18)
     best = target.transform_calculate(loss="0")
     said = best.transform_calculate(text="'least at ' + format(datum.p, '.2f')")
-    inside = "(1 - datum.p) * width > 70"  # room for two words in the band
     sure = target.transform_filter("datum.p < 0.99").mark_text(
-        text="too sure",
-        align=alt.ExprRef(f"{inside} ? 'left' : 'right'"),
-        dx=alt.ExprRef(f"{inside} ? 6 : -6"),
-        fontSize=14,
-        color=orange,
+        text="too sure →", align="right", dx=-6, fontSize=14, color=orange
     )
     names = [
         target.transform_calculate(name=f"'{name} ' + format({share}, '.2f')")

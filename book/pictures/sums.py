@@ -133,8 +133,10 @@ def _draw(boxes: list, links: list, texts: list, **properties) -> alt.LayerChart
     scale = alt.Scale(domain=[*COLORS], range=[*COLORS.values()])
     box = alt.Chart(boxes).encode(x, y)
     square = {"size": alt.ExprRef("width > 500 ? 900 : 600"), "opacity": 1}
+    share = "(datum.level ? 0.5 : 0.4)"  # of a line up to its weight, near the start to be apart
     middle = alt.Chart(links).transform_calculate(
-        x="(datum.x + datum.x2) / 2", y="(datum.y + datum.y2) / 2"
+        x=f"datum.x + {share} * (datum.x2 - datum.x)",
+        y=f"datum.y + {share} * (datum.y2 - datum.y)",
     )
     edge = alt.ExprRef("width > 500 ? -19 : -16")  # before a box
     full = "datum.share == 1 && datum.kind == "

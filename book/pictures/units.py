@@ -48,9 +48,9 @@ def draw_units(
             for i, (x, y) in dots.items()
         ]
     fields = ["unit", "piece", "answer", "likeness", "both", "side"]
-    x = alt.X("answer:Q").title("how strongly it turns the unit on")
+    x = alt.X("answer:Q").title("turns the unit on →")
     x = x.scale(domainMin=-7.3, domainMax=alt.ExprRef("width < 400 ? 8.4 : 6.2"), nice=False)
-    y = alt.Y("likeness:Q").title("likeness to what the unit adds (cosine)")
+    y = alt.Y("likeness:Q").title("↑ more like what the unit adds (cosine)")
     y = y.scale(domain=[-0.3, 0.6], nice=False)
     seen = alt.Chart(pd.DataFrame(rows, columns=fields)).transform_filter("datum.unit == unit")
     seen = seen.encode(x.axis(grid=False), y.axis(**charts.UPRIGHT, format="~g", tickCount=5))
@@ -70,7 +70,7 @@ def draw_units(
         ).encode(x=alt.value(alt.ExprRef("width"))),
         seen.mark_circle().encode(
             color=both(blue, gray),
-            opacity=alt.condition("datum.side || datum.answer > 0", alt.value(1), alt.value(0.35)),
+            opacity=alt.condition("datum.side", alt.value(1), alt.value(0.35)),
             size=both(130, 30),
             tooltip=["piece", "answer", "likeness"],
         ),
@@ -82,8 +82,7 @@ def draw_units(
         ),
         title=alt.TitleParams(
             alt.expr(f"{titles}[unit]"),
-            subtitle="Tokens put in the place of “bicycle”: the ten furthest on each axis, "
-            "150 others",
+            subtitle="Each dot: a token in the place of “bicycle” (a sample)",
         ),
         width="container",
         height=270,

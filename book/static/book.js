@@ -590,6 +590,7 @@
     "hero.js": "div.hero",
     "film.js": "div.film",
     "playground.js": "div.playground",
+    "bleu.js": "div.bleu",
   };
 
   document.addEventListener("DOMContentLoaded", async () => {

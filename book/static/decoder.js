@@ -68,7 +68,8 @@ window.decoder = (() => {
     const broads = columns.map((column, t) => (t ? Math.max(...column.map(widthOf)) : 6));
     // Where there is little room, what was written before the last piece takes hardly any.
     const isPast = (t) => isNarrow && t > 0 && t < time && time < columns.length - 1;
-    const taken = (t) => (isPast(t) ? 6 : broads[t] + GAP);
+    const past = Math.max(6, Math.min(18, 60 / time));
+    const taken = (t) => (isPast(t) ? past : broads[t] + GAP);
     // What is not yet written fits into the room that is left; the next pieces have names.
     const left = width - sum(range(Math.min(time + 1, columns.length)).map(taken));
     const next = Math.min(broads[time + 1] ?? 0, left * 0.3);
@@ -80,7 +81,7 @@ window.decoder = (() => {
       const order = (each) => places.get(each.before)?.order ?? 0;
       column.sort((one, two) => order(one) - order(two) || two.logProb - one.logProb);
       const later = Math.min(span - gap + (t === time + 1 ? next : 0), broads[t]);
-      const broad = isPast(t) ? 4 : t > time ? later : broads[t];
+      const broad = isPast(t) ? 2 : t > time ? later : broads[t];
       placeColumn(column, places, { x, broad }, t === 0, height);
       x += t > time ? broad + gap : t ? taken(t) : broads[0] + GAP;
     }
@@ -96,7 +97,9 @@ window.decoder = (() => {
       const part = parent ? parent.tall * Math.exp(each.logProb - each.before.logProb) : tall;
       const room = Math.max(tall, SLOT) + 2;
       const from = parent ? parent.y + parent.used : 0;
-      const place = { ...at, order, tall, part, from, y: y + (room - tall) / 2, used: 0 };
+      // What is written over a thin ribbon has room there.
+      const over = tall < SLOT ? room - tall - 1 : (room - tall) / 2;
+      const place = { ...at, order, tall, part, from, y: y + over, used: 0 };
       if (parent) parent.used += part;
       pull += tall * (from - place.y);
       weight += tall;
@@ -235,7 +238,13 @@ window.decoder = (() => {
     const longest = Math.max(...endings.map((each) => endOf(each).length));
     const beyond = (isNear ? (isNarrow ? 34 : 26) : 8) + 7 * longest; // and a score
     const room = { width: scroller.clientWidth - beyond, widthOf };
-    const { columns, places, height, ...placed } = placesOf({ steps, path, time, size, ...room });
+    // Of what is to come after the next pieces, the beginnings that end are drawn.
+    const ending = new Set(endings.flatMap(({ path }) => path));
+    const ahead = steps.map((step, t) =>
+      t > time + 1 ? step.filter((it) => ending.has(it)) : step,
+    );
+    const given = { steps: ahead, path, time, size, ...room };
+    const { columns, places, height, ...placed } = placesOf(given);
     const width = placed.width + beyond;
     const inBeam = new Set(steps.flat());
     // Named are the ways to what is open now or complete.
@@ -262,11 +271,13 @@ window.decoder = (() => {
         thin: place.tall < SLOT,
         best: best?.path.includes(it),
       };
+      const lower = kinds.thin && !each.ended ? -4 : 4; // over a thin ribbon, or in it
+      if (kinds.dead && place.broad < 5) continue; // beside what is drawn narrow
       const names = Object.keys(kinds).filter((kind) => kinds[kind]);
       const group = shape("g", { class: names.join(" ") }, shape("path", { d: area }));
       group.append(shape("path", { class: "contour", d: contour }));
       const write = (text, x, anchor) =>
-        group.append(shape("text", { x, y: place.middle + 4, "text-anchor": anchor }, text));
+        group.append(shape("text", { x, y: place.middle + lower, "text-anchor": anchor }, text));
       if (each.ended && columns.at(-1).includes(each)) {
         write(endOf(it), place.x + place.broad + 5, "start");
         if (it.length <= time) write(minus(score(it, alpha), 2), width, "end");

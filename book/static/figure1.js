@@ -46,7 +46,7 @@ window.figure1 = (() => {
       return {
         d: taper([NAMES, start], [STRIPS - 6, end], Math.max(1, 8 * weight), true),
         class: `${kind ? "weight" : ""} ${to === marked ? "marked" : ""}`,
-        opacity: weight === 0 ? 1 : to === marked ? 0.35 + 0.65 * weight : 0.12,
+        opacity: weight === 0 ? 1 : to === marked ? 0.25 + 0.75 * weight : 0.04 + 0.2 * weight,
       };
     };
     if (!kind) return rows.map((i) => line(stack, i, i, 0));

@@ -83,7 +83,7 @@ window.film = (() => {
     const moment = shape("path", { class: "key", d: between, "fill-opacity": 0.15 });
     const cursor = axis("");
     const band = shape("path", { class: "band" });
-    const about = text(end, 0, "others’ words", "end");
+    const about = text(end, 0, "to other words", "end");
     const lines = range(2).map((i) =>
       ["later", "sooner"].map((part) => shape("polyline", { class: `${part} line${i}` })),
     );

@@ -122,11 +122,7 @@ window.sampler = (() => {
     const note = make("p", { className: "note" });
     note.textContent = `Recorded. The first touch loads the model (${box.dataset.megabytes} MB), which then runs on this page.`;
     const title = make("strong", {}, "A temperature below 1 favors the likeliest tokens");
-    const key = make(
-      "span",
-      {},
-      "Bar: how often drawn. Line: the model’s probability, at temperature 1 and uncut",
-    );
+    const key = make("span", {}, "Bar: how often drawn. Line: the model’s probability");
     const list = make("ul", { ariaLabel: "The last texts" });
     const shares = bars((id) => turn(() => follow(id)));
     const form = sentenceForm("Beginning", input, "Write on", () => turn(write));
@@ -192,7 +188,8 @@ window.sampler = (() => {
       draw();
     }
     function keptText(said, drawnWith) {
-      const how = DIALS.map(({ name, key, tell }) => {
+      const isSet = ({ key, values }) => key === "temperature" || drawnWith[key] !== values.at(-1);
+      const how = DIALS.filter(isSet).map(({ name, key, tell }) => {
         const dial = name.toLowerCase().replace("-", "\u2011");
         return `${dial}\u00a0${tell(drawnWith[key])}`;
       });

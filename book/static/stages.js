@@ -4,8 +4,7 @@
 window.stages = (() => {
   const { range, make, button, wide, dataOf, percent, wordOf } = window.elements;
   const [PARTS, FIVE] = [["masked", "source", "network"], 5];
-  const ABOUT =
-    "Read upward (paler: less likely). Above a blue line: the token to write. Choose a cell. ";
+  const ABOUT = "Read upward.";
 
   // A piece that goes in or comes out at its column, or another one.
   const kindOf = (piece, read, next) =>
@@ -133,7 +132,7 @@ window.stages = (() => {
     element.onclick = () => likely.element.scrollIntoView({ block: "nearest" });
     box.replaceChildren(
       make("p", { className: "chart-title" }, make("strong", {}, data.title)),
-      make("p", { className: "key" }, ABOUT, make("span", {}, ...key)),
+      make("p", { className: "key" }, make("span", {}, ...key, ABOUT)),
       make("div", { className: "columns" }, wide(element), likely.element),
     );
     const [y, x] = undecided(data);
