@@ -11,7 +11,6 @@ from contents import ROOT, sources
 from sphinx.application import Sphinx
 
 WORDS_A_MINUTE = 200  # of prose; code and charts are not counted
-NUMBERED = re.compile(r"((?:\d[\d.]*)?) ?(.*)")  # "3.2", "Attention"
 STATION = re.compile(r"(>\d+\. [^:<]+):[^<]*")  # "3. Attention: one word asks the others"
 
 
@@ -19,8 +18,7 @@ class Entry(NamedTuple):
     """A page on the rail."""
 
     page: str
-    number: str  # of the paper's section; "" for other pages
-    name: str
+    title: str
     depth: int  # 1 for a page below another one
     minutes: int
 
@@ -43,9 +41,8 @@ def add_rail(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
         found = []
         for chapter in chapters:
             name = chapter["file"]
-            number, title = NUMBERED.match(app.env.titles[name].astext()).groups()
-            pace = minutes(name.removeprefix("chapters/"))
-            found.append(Entry(name, number, title, depth, pace))
+            title = app.env.titles[name].astext()
+            found.append(Entry(name, title, depth, minutes(name.removeprefix("chapters/"))))
             found += listed(chapter.get("sections", []), depth + 1)
         return found
 

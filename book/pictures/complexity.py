@@ -17,15 +17,15 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     kinds["restricted self-attention"] = [3, 6]
     columns = {  # what a curve is, and what it shows
         "work": [
-            "operations, by the formula",
+            "operations, by the formula (log scale)",
             "Below a length of 512, comparing all pairs takes less work than a recurrence",
         ],
         "waiting": [
-            "operations in a row, by the formula",
+            "operations in a row (log scale)",
             "Only a recurrence has to wait at every position",
         ],
         "distance": [
-            "layers or steps from end to end",
+            "layers or steps from end to end (log scale)",
             "Self-attention joins both ends in one layer, at any length",
         ],
     }
@@ -40,7 +40,8 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     x = alt.X("n:Q").title("length (positions, log scale)")
     x = x.scale(type="log", base=2, domain=[8, 4096], range=[0, end], nice=False)
     y = alt.Y("value:Q").title(None)
-    y = y.scale(type="log", domainMin=alt.ExprRef("column == 'work' ? 10000 : 0.6"), nice=False)
+    least, most = (alt.ExprRef(f"column == 'work' ? {of}") for of in ("1e4 : 0.6", "15e9 : 7000"))
+    y = y.scale(type="log", domainMin=least, domainMax=most, nice=False)
     short = "replace(format(datum.value, '~s'), 'G', 'B')"
     short = f"column == 'work' ? {short} : format(datum.value, ',')"
     shades = [charts.LAYERS[kind.split()[0]] for kind in kinds]
@@ -61,7 +62,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         said=f"{far} || column == 'work' ? '' : ': ' + format(datum.value, ',.0f')",
         name=f"{together} ? 'all others' : {dilated} ? (width < 500 ? 'dilated conv.' : "
         "'dilated convolution') : datum.layer == 'restricted self-attention' && column == 'work' "
-        "? 'restricted to ' + k : split(datum.layer, ' ')[0]",
+        "? 'attention to ' + k : split(datum.layer, ' ')[0]",
     )
     ours = "datum.layer == 'self-attention'"
     at_end = {"align": "left", "fontSize": 14, "aria": False}
@@ -107,7 +108,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         sentence.mark_text(
             align="right", dx=-5, fontSize=alt.ExprRef("width < 500 ? 14 : 18"), fontWeight="bold"
         ).encode(y="middle:Q", text="told:N"),
-        sentence.mark_text(y=10, dx=5, align="left", fontSize=14).encode(text="average:N"),
+        sentence.mark_text(y=22, dx=5, align="left", fontSize=14).encode(text="average:N"),
         alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=-46, y=-22, fontSize=14, text=unit),
         title=alt.TitleParams(
             alt.expr(f"{columns}[column][1]"),

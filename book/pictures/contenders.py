@@ -85,7 +85,7 @@ def draw_ratios(
         numbers.mark_text(**right),
         title=alt.Title(
             title,
-            subtitle="Their time ÷ ours, 95% intervals; gray: undecided",
+            subtitle="Time relative to ours, with intervals; gray: undecided",
         ),
         width="container",
         height=alt.Step(25),

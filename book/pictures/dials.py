@@ -96,7 +96,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         data=alt.Data(values=hands),
         title=alt.TitleParams(
             "Fast clocks distinguish neighbors, slow clocks distant positions",
-            subtitle="Below each clock: how many tokens a full turn takes",
+            subtitle="Below each clock: tokens per full turn",
         ),
         description="Eight dials with two hands each, one for the position and one for a position "
         "some tokens later, from 1 to 100. The angle between them is the same at every position. "

@@ -12,13 +12,10 @@ TESTS = {"captions": "on captions", "general": "on general text"}
 STEP = 36  # height of a row
 
 
-def draw_gains(
-    scores: pd.DataFrame, half: dict[str, float], start: dict[str, float]
-) -> alt.LayerChart:
+def draw_gains(scores: pd.DataFrame, start: dict[str, float]) -> alt.LayerChart:
     """BLEU before and after, with a row for each number of captions.
 
     scores: with the columns arm, pairs, and captions and general
-    half: half the width of the intervals of captions and general
     start: the scores of the general model
     """
     counts = {pairs: f"{pairs:,} captions" for pairs in sorted(scores["pairs"].unique())}
@@ -71,8 +68,7 @@ def draw_gains(
         height=alt.Step(STEP),
         title=alt.Title(
             "With captions alone, it forgets most of its general French",
-            subtitle="Mixed: with as many general pairs. 95% intervals: at most ± "
-            f"{max(half.values()):.1f}",
+            subtitle="Mixed: half captions, half general text",
         ),
         description=f"BLEU on captions and on general text. The general model: "
         f"{start['captions']:.1f} and {start['general']:.1f}; {'; '.join(told)}.",

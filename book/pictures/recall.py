@@ -55,7 +55,8 @@ def _layers(task: str, first: str, runs: pd.DataFrame, limit: int) -> tuple[list
     named = lambda rows: rows.assign(stack=rows["stack"].map(lambda stack: NAMES[stack][0]))
     learned = named(middle[middle["steps"] < limit])
     ends = learned[~learned.duplicated("stack", keep="last")]
-    ends = ends.assign(told=ends["stack"] + ends["steps"].map(" {:.0f}".format))
+    short = ends["stack"].replace("recurrent (LSTM)", "LSTM")
+    ends = ends.assign(told=short + ends["steps"].map(" {:.0f}".format))
     ends = ends.sort_values("steps")
     for i, (low, high) in enumerate(pairwise(ends["steps"])):  # names of neighbors do not touch
         if high < 1.7 * low:
@@ -68,7 +69,7 @@ def _layers(task: str, first: str, runs: pd.DataFrame, limit: int) -> tuple[list
         range=[charts.LAYERS[layer] for _, layer in NAMES.values()],
     )
     x = alt.X("distance:Q", title="distance (symbols)").scale(
-        domain=[0.8, 8], nice=False, range=[0, alt.ExprRef("width - 152")]
+        domain=[0.8, 8], nice=False, range=[0, alt.ExprRef("width - 132")]
     )
     y = alt.Y("steps:Q", title="steps of training, better ↓").scale(
         type="log",
@@ -76,7 +77,7 @@ def _layers(task: str, first: str, runs: pd.DataFrame, limit: int) -> tuple[list
         domainMax=alt.ExprRef(f"task == '{first}' ? 300 : 5500"),
         nice=False,
     )
-    x = x.axis(grid=False, values=[1, 2, 4, 6, 8])
+    x = x.axis(grid=False, values=[*range(1, 9)], labelOverlap=False)
     y = y.axis(
         grid=False, values=[10, 30, 100, 300, 1000], format=",d", minExtent=46, **charts.UPRIGHT
     )

@@ -24,64 +24,74 @@ VERDICTS = {
 ROOM = 250  # for names, in pixels
 
 
-def draw_equals(runs: pd.DataFrame, base: str, name: str) -> tuple[alt.LayerChart, float]:
+def draw_equals(
+    runs: pd.DataFrame, base: str, name: str, others: list[str] | None = None
+) -> tuple[alt.LayerChart, float]:
     """The losses of two variants as they read, and the share of the text that `name` needs.
 
     runs: full runs of both, a curve for each seed.   name: the one that learns faster
+    others: variants that the reader may select in its place
 
     Returns: the chart, and the share after which the mean loss of `name` is what `base` ends with.
     """
+    names = [base, name, *(others or [])]
     points = pd.DataFrame(
         [
             {"model": run.variant, "seed": run.seed, "tokens": int(at) / 1e6, "loss": float(loss)}
             for run in runs.itertuples()
-            if run.variant in (base, name)
+            if run.variant in names
             for at, loss in (point.split(":") for point in run.curve.split())
         ]
     )
     mean = points.groupby(["model", "tokens"])["loss"].mean()
     goal, last = mean[base].iloc[-1], points["tokens"].max()
-    early = float(np.interp(-goal, -mean[name], mean[name].index))
+    early = {
+        who: float(np.interp(-goal, -mean[who], mean[who].index))
+        for who in names[1:]
+        if mean[who].min() <= goal
+    }
     both = alt.Color("model", legend=None).scale(
-        domain=[name, base], range=[charts.PALETTE[0], charts.PALETTE[-1]]
+        domain=[*names[1:], base],
+        range=[charts.PALETTE[0]] * len(names[1:]) + [charts.PALETTE[-1]],
     )
     tooltip = ["model", "seed", *(alt.Tooltip(what, format=".2f") for what in ("tokens", "loss"))]
     reached = pd.DataFrame(
         [
-            {"model": who, "tokens": at, "loss": goal, "text": text, "from": early}
-            for who, at, text in (
-                (name, early, f"{early / last:.0%}"),
-                (base, last, "100%"),
-            )
+            {"model": who, "tokens": at, "loss": goal, "text": f"{at / last:.0%}", "end": last}
+            for who, at in (*early.items(), (base, last))
         ]
     )
     ends = mean.reset_index().query("tokens == @last")
-    marks = alt.Chart(reached).encode(alt.X("tokens"), alt.Y("loss"), both)
+    bottom, top = points["loss"].min() - 0.15, points["loss"].max() + 0.05  # of all variants
+    across = alt.X("tokens", title="tokens read, in millions").axis(values=[0, 0.5, 1, 1.5])
+    room = alt.ExprRef("width < 400 ? 2 : 1.75") if others else 1.75  # for names
+    across = across.scale(domain=[0, room], nice=False)
+    up = alt.Y("loss", title="loss (nats per token), better ↓")
+    up = up.scale(domain=[bottom, top], nice=False, zero=False)
+    up = up.axis(tickCount=5, **charts.UPRIGHT)
+    shown = f"datum.model == '{base}' || datum.model == chosen" if others else "true"
+    of = lambda rows: alt.Chart(rows).transform_filter(shown).encode(across, up, both)
+    marks = of(reached)
     label = {"fontSize": 14, "fontWeight": 600}
     chart = alt.layer(
-        marks.mark_rule(strokeDash=[4, 4]).encode(
-            x="from", x2="tokens", color=alt.value(charts.PALETTE[-1])
-        ),
-        alt.Chart(points)
-        .mark_line()
-        .encode(
-            alt.X("tokens", title="tokens read, in millions")
-            .scale(domain=[0, 1.75], nice=False)
-            .axis(values=[0, 0.5, 1, 1.5]),
-            alt.Y("loss", title="loss (nats per token), better ↓")
-            .scale(zero=False)
-            .axis(tickCount=5, **charts.UPRIGHT),
-            both,
-            detail="seed",
-            tooltip=tooltip,
-        ),
+        marks.mark_rule(strokeDash=[4, 4]).encode(x2="end", color=alt.value(charts.PALETTE[-1])),
+        of(points).mark_line().encode(detail="seed", tooltip=tooltip),
         marks.mark_point(filled=True, size=90, opacity=1),
-        marks.mark_text(align="right", dx=-4, dy=15, **label).encode(text="text"),
-        alt.Chart(ends)
-        .mark_text(align="left", dx=8, **label)
-        .encode(alt.X("tokens"), alt.Y("loss"), both, text="model"),
-    )
-    return chart.properties(width="container", height=260), early / last
+        *(  # apart, even if the two are close
+            rows.transform_filter(f"datum.model {which} '{base}'")
+            .mark_text(align=align, dx=dx, dy=dy, **label)
+            .encode(text=text)
+            for rows, text, align, which, dx, dy in (
+                (marks, "text", "right", "!=", -4, 15), (marks, "text", "right", "==", 4, -19),
+                (of(ends), "model", "left", "!=", 8, 8), (of(ends), "model", "left", "==", 8, -8),
+            )
+        ),
+    )  # fmt: skip
+    if others:
+        labels = [name, *(f"2017 with {other}" for other in others)]
+        menu = charts.menu("chosen", name, names[1:], "Compare 2017 with", labels=labels)
+        chart = chart.add_params(menu)
+    return chart.properties(width="container", height=260), early[name] / last
 
 
 def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
@@ -90,7 +100,7 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
     rows: in order, with the columns row, mean, half (of the interval's width), verdict and text,
         the heading that the row is below
     """
-    rows = rows.assign(text="on " + rows["text"], change=rows["row"])
+    rows = rows.assign(change=rows["row"])
     groups = {text: list(of["row"]) for text, of in rows.groupby("text", sort=False)}
     by_row = alt.Chart(rows.assign(row=rows["text"] + "|" + rows["row"])).encode(
         charts.grouped(groups, ROOM),

@@ -28,11 +28,11 @@ def draw_loop(words: Sequence[float], limit: float, weights: Sequence[float]) ->
         for panel in range(3)
     ]
     inputs = [(x, word) for each in at for x, word in zip(each, words, strict=True)]
-    boxes = [(x, INPUT, word, "word", 0.0) for x, word in inputs]
+    boxes: list[tuple] = [(x, INPUT, word, "word", 0.0) for x, word in inputs]
     links, states = [], [0.0]
     for x, word in zip(at[0], words, strict=True):
         states.append(min(limit, word + states[-1] / 2))
-        boxes.append((x, OUTPUT, states[-1], RECURRENT, 1))
+        boxes.append((x, OUTPUT, states[-1], RECURRENT, 1, len(states) - 1))
         links.append((x, INPUT, x, OUTPUT, WEIGHTS[1], RECURRENT))
     links += [(x, OUTPUT, after, OUTPUT, WEIGHTS[0.5], RECURRENT) for x, after in pairwise(at[0])]
     sums = [0.5 ** (last - i) for i in range(len(words))], weights
@@ -45,6 +45,11 @@ def draw_loop(words: Sequence[float], limit: float, weights: Sequence[float]) ->
             for start, w in zip(x, each, strict=True)
         ]
     told = lambda number: "½" if number == 0.5 else f"{number:g}"
+    # What the limit changes: a number for each state, of which the first has none before it.
+    now = [alt.param("state0", value=0)]
+    for i, word in enumerate(words):
+        now.append(alt.param(f"state{i + 1}", expr=f"min(limit, {word} + state{i} / 2)"))
+    before, end = f"state{last}", f"state{last + 1}"
     return _draw(
         boxes,
         links,
@@ -63,15 +68,17 @@ def draw_loop(words: Sequence[float], limit: float, weights: Sequence[float]) ->
             )
         ],
         title=alt.Title(
-            "A limit makes the last output wait for all the others",
-            subtitle=f"Below: words {', '.join(map(told, words))}; "
-            f"above: outputs, in the recurrence at most {limit}",
+            "A limit turns one weighted sum into a chain of states",
+            subtitle="Below: words; above: outputs",
         ),
         description=f"Lines from three words to outputs. Recurrence, with the limit {limit}: the "
         f"states {states[1:]}, one after another. Without the limit, as in self-attention, "
         "lines lead from all words directly to the last output.",
         height=220,
-    )
+        value=f"datum.state ? [{', '.join(each.name for each in now)}][datum.state] : datum.value",
+        text=f"datum.x < 1 && datum.y == 0 ? {before} / 2 + ' + {words[last]} = ' + {end} "
+        ": datum.text",
+    ).add_params(charts.slider("limit", limit, 4, max(words), 1, "Limit"), *now)
 
 
 def draw_averages(
@@ -112,7 +119,7 @@ def draw_averages(
         texts,
         title=alt.Title(
             "One average cannot tell who chases whom, but two heads can",
-            subtitle="Below: words with their values; above: what the heads return",
+            subtitle="Below: values; above: what the heads return",
         ),
         description="Lines from the values of words to what heads return, for two sentences. "
         + " ".join(told[::-1]),
@@ -120,9 +127,21 @@ def draw_averages(
     )
 
 
-def _draw(boxes: list, links: list, texts: list, **properties) -> alt.LayerChart:
-    """Lines with weights, boxes with numbers, and text in the color of its kind, if any."""
-    boxes = pd.DataFrame(boxes, columns=["x", "y", "value", "kind", "share"])
+def _draw(
+    boxes: list,
+    links: list,
+    texts: list,
+    value: str = "datum.value",
+    text: str = "datum.text",
+    **properties,
+) -> alt.LayerChart:
+    """Lines with weights, boxes with numbers, and text in the color of its kind, if any.
+
+    boxes: position, value, kind and share of its color, and the number of a state, if it is one
+    value, text: expressions of Vega for what a box and a text say
+    """
+    columns = ["x", "y", "value", "kind", "share", "state"]
+    boxes = pd.DataFrame([(*box, 0)[:6] for box in boxes], columns=columns)
     links = pd.DataFrame(links, columns=["x", "y", "x2", "y2", "weight", "kind"])
     links["level"] = links["y2"] == links["y"]
     texts = pd.DataFrame(texts, columns=["x", "y", "text", "align", "kind"])
@@ -131,7 +150,7 @@ def _draw(boxes: list, links: list, texts: list, **properties) -> alt.LayerChart
     low, rows = min(boxes["y"].min() - 0.1, texts["y"].min()), round(boxes["y"].max() + 0.5)
     y = alt.Y("y:Q").axis(None).scale(domain=[low - 0.06, rows - 0.09], nice=False)
     scale = alt.Scale(domain=[*COLORS], range=[*COLORS.values()])
-    box = alt.Chart(boxes).encode(x, y)
+    box = alt.Chart(boxes).transform_calculate(told=value).encode(x, y)
     square = {"size": alt.ExprRef("width > 500 ? 900 : 600"), "opacity": 1}
     share = "(datum.level ? 0.5 : 0.4)"  # of a line up to its weight, near the start to be apart
     middle = alt.Chart(links).transform_calculate(
@@ -168,18 +187,19 @@ def _draw(boxes: list, links: list, texts: list, **properties) -> alt.LayerChart
         *(
             box.transform_filter(where)
             .mark_text(fontSize=14, fontWeight="bold", color=ink)
-            .encode(text="value:Q")
+            .encode(text="told:Q")
             for where, ink in {**inks, f"!({' || '.join(inks)})": alt.Undefined}.items()
         ),
         *(
             alt.Chart(group)
+            .transform_calculate(told=text)
             .mark_text(
                 align=align,
                 fontSize=15,
                 fontWeight="normal" if align == "center" else "bold",
                 color=COLORS.get(kind, alt.Undefined),
             )
-            .encode(x, y, text="text:N")
+            .encode(x, y, text="told:N")
             for (align, kind), group in texts.groupby(["align", "kind"])
         ),
         width="container",

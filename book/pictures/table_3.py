@@ -69,7 +69,7 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
     across = (
         alt.X("perplexity:Q")
         .title("perplexity per token, better →")
-        .scale(domain=[6.3, 3.95], nice=False)
+        .scale(domain=[6.3, 3.8], nice=False)
         .axis(tickCount=5, grid=False)
     )
     up = (
@@ -112,9 +112,11 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
         corner(1, "right", -8, -9),
         corner(2, "left", 8, -9),
         marks,
-        apart.mark_rule(color=charts.PALETTE[6]).encode(x2="x:Q", y2="lead:Q"),
-        apart.mark_text(align="left", dx=4, fontSize=13).encode(x="x:Q", y="y:Q", text="name:N"),
-        near.mark_text(**beside, fontSize=13).encode(text="name:N"),
+        apart.mark_rule().encode(paint(alt.Color), x2="x:Q", y2="lead:Q"),
+        apart.mark_text(align="left", dx=4, fontSize=13).encode(
+            paint(alt.Color), x="x:Q", y="y:Q", text="name:N"
+        ),
+        near.mark_text(**beside, fontSize=13).encode(paint(alt.Color), text="name:N"),
         usermeta={"columns": 2},
         width="container",
         height=390,

@@ -57,7 +57,6 @@ window.decoder = (() => {
   // edge of the hypothesis before it begins, as wide as its share of what that one may become.
   function placesOf({ steps, path, time, size, width, widthOf }) {
     const isNarrow = width < NARROW;
-    const GAP = isNarrow ? 12 : 20; // between pieces that are written
     const height = MASS + SLOT * (size + 2);
     const columns = [];
     for (const t of range(Math.max(steps.length, path.length))) {
@@ -66,6 +65,10 @@ window.decoder = (() => {
       columns.push([...reached, ...complete.map((each) => waiting(each, t))]);
     }
     const broads = columns.map((column, t) => (t ? Math.max(...column.map(widthOf)) : 6));
+    // Between pieces that are written; where it is not narrow, all of them fit.
+    const written = broads.slice(0, time + 1);
+    const room = width - sum(written) - 6 * (columns.length - written.length);
+    const GAP = isNarrow ? 12 : Math.max(6, Math.min(20, room / written.length));
     // Where there is little room, what was written before the last piece takes hardly any.
     const isPast = (t) => isNarrow && t > 0 && t < time && time < columns.length - 1;
     const past = Math.max(6, Math.min(18, 60 / time));
@@ -462,7 +465,7 @@ window.decoder = (() => {
         this.cells[row][2].textContent = minus(score(each, alpha));
       }
       const aim = minus(score(bestOf(steps, alpha), alpha));
-      this.aim.textContent = `Beat a score of ${aim}: translate “${source.text}”`;
+      this.aim.textContent = `Match a score of ${aim}: translate “${source.text}”`;
       this.status.textContent = isOver ? verdictOf(mine, best, alpha) : said;
       this.back.ariaDisabled = time === 0;
       this.next.ariaDisabled = isOver;
