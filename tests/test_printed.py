@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from importlib.metadata import metadata
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -31,6 +33,7 @@ import annotated
 from annotated.machinery.cli.main import _COMMANDS, _parse, main
 from annotated.machinery.corpora.prepared import RULES
 from annotated.machinery.corpora.registry import find_corpus
+from annotated.machinery.files import resource_path
 from annotated.training import TrainingConfig, preset
 
 PROGRAMS = "annotated", "python", "torchrun", "make", "pip"
@@ -259,3 +262,30 @@ def test_the_code_of_readme_and_reference_runs(page):
         for line, value in re.findall(r"^(.+?)  # → (.+)$", code, re.MULTILINE):
             assert repr(eval(line, names)) == value
     assert names["model"].config.src_vocab == 370
+
+
+@pytest.mark.slow
+def test_the_cards_of_the_reference_show_a_model_its_log_and_values_of_the_examples():
+    text = (ROOT / "chapters" / "api.md").read_text("utf-8")
+    cards = text[text.index('<div class="tour">') : text.index("</div>")]
+    values = re.findall(r"# → (.+)$", text, re.MULTILINE)
+    shown = re.findall(r"<(?:b|q)[^>]*>(.*?)</", cards)
+    assert len(shown) == 3 and {each.replace(",", "") for each in shown} <= {
+        value.strip("'") for value in values
+    }
+    seen = annotated.read_attention(
+        annotated.load_pretrained("multi30k-en-de"), "A man is riding a bicycle."
+    )
+    weights = seen["cross"].weights[-1].mean(dim=0)  # of the last layer's heads
+    box = r'<rect x="(\d+)" y="(\d+)" width="11" height="11" opacity="([\d.]+)"/>'
+    drawn = torch.zeros_like(weights)
+    for x, y, opacity in re.findall(box, cards):
+        drawn[int(y) // 12, int(x) // 12] = float(opacity)
+    torch.testing.assert_close(drawn, weights.where(weights >= 0.05, 0), atol=0.0051, rtol=0)
+    log = pd.read_csv(resource_path("models") / "multi30k-en-de" / "log.csv").dropna(
+        subset="dev_loss"
+    )
+    points = re.search(r'points="([^"]*)"', cards)[1].split()
+    curve = np.array([point.split(",") for point in points], dtype=float)
+    assert np.allclose(curve[:, 0], 140 * log["update"] / log["update"].max(), atol=0.051)
+    assert np.corrcoef(curve[:, 1], -log["dev_loss"])[0, 1] > 0.9999  # downward is larger
