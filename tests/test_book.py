@@ -1086,7 +1086,7 @@ def test_a_training_is_played_as_a_film(visit) -> None:
         assert words == blue
 
     title = place.locator("strong").inner_text()
-    early, late = map(int, re.search(r"from update (\d+) to (\d+)$", title).groups())
+    early, late = map(int, re.search(r"^From update (\d+) to (\d+)", title).groups())
     found = next(i for i in range(last) if frames[i]["update"] == late)
     assert any(frame["update"] == early for frame in frames)
     compare(found)  # where it opens
