@@ -75,6 +75,7 @@ LAYERS = {  # of width 32, by the number of the layer
     "gated": lambda i: Gated(32),
 }
 ONLY_MARKED = "recurrent", "gated"
+DEEP = "contiguous"  # this stack learns all distances with sixteen layers too
 SETTINGS = {  # distances and learning rates, by the number of layers
     8: [*product(range(1, 9), [3e-3]), (8, 1e-3), (8, 1e-2)],
     16: [*product((1, 8), [3e-3])],
@@ -133,11 +134,12 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = []
     if options.marked:
-        for stack, seed in progress_bar([*product(options.only, range(10, 15))], unit=" stack"):
+        stacks = [(name, 8) for name in options.only] + [(DEEP, 16)] * (DEEP in options.only)
+        for (stack, count), seed in progress_bar([*product(stacks, range(10, 15))], unit=" stack"):
             torch.manual_seed(seed)  # other seeds than those with which the task was chosen
-            model = Recall([LAYERS[stack](i) for i in range(8)], marked=True)
+            model = Recall([LAYERS[stack](i) for i in range(count)], marked=True)
             learned = steps_to_learn_marked(model, options.limit, 3e-3)
-            rows += [(stack, 8, D, 3e-3, seed, steps) for D, steps in enumerate(learned, 1)]
+            rows += [(stack, count, D, 3e-3, seed, steps) for D, steps in enumerate(learned, 1)]
     apart = [] if options.marked else [name for name in options.only if name not in ONLY_MARKED]
     for count, stack in progress_bar([*product(SETTINGS, apart)], unit=" stack"):
         for (distance, rate), seed in product(SETTINGS[count], range(3)):

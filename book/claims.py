@@ -75,17 +75,18 @@ class Verdict:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         mark, _ = MARKS[self.verdict]
         text = {name: html.escape(value) for name, value in asdict(self).items()}
-        small = '<p style="margin: 0; font-size: 0.9em">{}</p>'
+        small = '<p style="margin: 0">{}</p>'
         aside = (  # styled inline, so that it looks the same in a notebook
             f'<aside class="claim" id="claim-{text["id"]}" role="note" '
             f'aria-label="a claim of {self.place}: {text["verdict"]}" '
             f'data-verdict="{text["verdict"]}" '
             f'style="border-left: {self.edge}; margin: 0.5em 0; padding: 0 0 0 0.8em">'
-            f'<p style="margin: 0"><strong>{mark} {text["verdict"]}</strong> · {self.place} · '
-            f"{text['statement']}</p>"
+            f'<p style="margin: 0"><strong>{mark} {text["verdict"]}</strong> '
+            f"<small>· {self.place} ·</small> {text['statement']}</p>"
+            '<details open style="font-size: 0.9em"><summary>evidence</summary>'
             f"{small.format(text['evidence'])}"
             f"{small.format(html.escape(self.refuted)) if self.control else ''}"
-            "</aside>"
+            "</details></aside>"
         )
         return {
             "text/plain": str(self),

@@ -11,6 +11,7 @@ from contents import ROOT, sources
 from sphinx.application import Sphinx
 
 WORDS_A_MINUTE = 200  # of prose; code and charts are not counted
+SECTION = re.compile(r"(\d(?:\.\d)?) (.*)")  # "3.2 Attention"
 STATION = re.compile(r"(>\d+\. [^:<]+):[^<]*")  # "3. Attention: one word asks the others"
 
 
@@ -18,8 +19,8 @@ class Entry(NamedTuple):
     """A page on the rail."""
 
     page: str
+    number: str  # of the paper's section; empty for the book's own pages
     title: str
-    depth: int  # 1 for a page below another one
     minutes: int
 
 
@@ -37,13 +38,19 @@ def add_rail(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
     It can also shorten the names of numbered stations in the contents of a page.
     """
 
-    def listed(chapters: list[dict[str, Any]], depth: int = 0) -> list[Entry]:
+    numbered: set[str] = set()  # a section has one number, on the first of its pages
+
+    def listed(chapters: list[dict[str, Any]]) -> list[Entry]:
         found = []
         for chapter in chapters:
             name = chapter["file"]
             title = app.env.titles[name].astext()
-            found.append(Entry(name, title, depth, minutes(name.removeprefix("chapters/"))))
-            found += listed(chapter.get("sections", []), depth + 1)
+            section = SECTION.match(title)
+            first = section and section[1] not in numbered
+            number, words = section.groups() if first else ("", title)
+            numbered.add(number)
+            found.append(Entry(name, number, words, minutes(name.removeprefix("chapters/"))))
+            found += listed(chapter.get("sections", []))
         return found
 
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))

@@ -97,44 +97,65 @@ def check_places(entries: list[Entry], marks: set[str]) -> None:
             raise ExtensionError(f"claim {verdict.id} in {page}: no page shows {verdict.mark}")
 
 
-OPENED = "differs", "not reproduced here"  # what most readers look for
-ORDER = *OPENED, *(verdict for verdict in MARKS if verdict not in OPENED)
 MEANS = {
-    "differs": "A computation or another part of the paper contradicts the claim as it is "
-    "worded. The conclusion drawn from it may still be right.",
+    "differs": "A computation, or another part of the paper, contradicts the claim as it is "
+    "worded.",
     "not reproduced here": "A small model did not show the effect. A large model may.",
-    "holds by construction": "A proof, a count, or a property of any code that does what the "
+    "holds by construction": "A proof or a count shows it, for any code that does what the "
     "section describes.",
-    "holds in the paper's own numbers": "Its tables and drawings agree with its sentences.",
-    "measured here": "Our measurement shows it, for the machine, text or model that the "
-    "evidence names.",
+    "holds in the paper's own numbers": "The paper's tables and drawings agree with its sentences.",
+    "measured here": "Our measurement shows it, on one machine, text or model.",
     "measured at small scale": "A model far smaller than the paper's, or trained on far less, "
     "showed the effect.",
-    "needs the paper's hardware": "Only a run with the paper's data, mostly of its "
-    "size, can decide.",
+    "needs the paper's hardware": "Only a run with the paper's data, mostly of its size, can "
+    "decide.",
     "open": "Our measurement does not decide.",
 }
 WAITING = (
-    "<p>Claims without evidence have not been tested yet: "
-    '<a href="#runs-wanted">Runs wanted</a> has the commands.</p>'
+    " Claims without evidence have not been tested yet: "
+    '<a href="#runs-wanted">Runs wanted</a> has the commands.'
 )
 
 
 def index(entries: list[Entry]) -> str:
-    """The paper's claims as HTML tables, one for each verdict; `static/book.js` filters rows."""
-    groups = []
-    for name in ORDER:
-        of = [each for each in entries if each.verdict.verdict == name and not each.own]
-        rows, note = [*map(row, of)], WAITING * any(map(waits, of))
-        opened, body = " open" * (name in OPENED), "\n".join(rows)
-        means = f"<small>{typeset(MEANS[name])}</small>"
-        told = f"{sign(name)} {typeset(name)}: {len(rows)} {means}"
-        head = "<th>section</th><th>claim, and its evidence</th>"
+    """The paper's claims as HTML, folded by what they are: those that differ, those that hold, and
+    the undecided ones. In each group a table per verdict; `static/book.js` filters the rows.
+    """
+    paper, groups = [entry for entry in entries if not entry.own], []
+    for group in "differ", "hold", "undecided":  # most readers look for the first
+        of = BARS[group]
+        tables = {name: table for name in of if (table := listing(name, paper))}
+        single = len(of) == 1  # what the verdict means stands beside the name of the group
+        told = f"<small>{typeset(MEANS[next(iter(of))])}</small>" * single
+        heads = {name: "" if single else kind_of(name, paper) for name in tables}
+        body, total = "\n".join(heads[name] + tables[name] for name in tables), totals(paper)[group]
+        opened, color = " open" * (group == "differ"), SHADES[group][1]
         groups += [
-            f'<details{opened} style="--color: {MARKS[name][1]}"><summary>{told}</summary>'
-            f"{note}<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></details>"
-        ] * bool(rows)
+            f'<details{opened} style="--color: {color}"><summary>{total} {group} {told}</summary>'
+            f"{body}</details>"
+        ] * bool(total)
     return f'<div class="claims-index">{"".join(groups)}</div>'
+
+
+def listing(name: str, entries: list[Entry]) -> str:
+    """The table of the claims with one verdict; nothing if there are none."""
+    of = [entry for entry in entries if entry.verdict.verdict == name]
+    if not of:
+        return ""
+    rows = "\n".join(map(row, of))
+    head = "<th>section</th><th>claim, and its evidence</th>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>"
+
+
+def kind_of(name: str, entries: list[Entry]) -> str:
+    """What stands above the table of one verdict: its sign, its name, a count, and its meaning."""
+    of = [entry for entry in entries if entry.verdict.verdict == name]
+    told = f"<strong>{sign(name)} {typeset(name)}: {len(of)}</strong>"
+    means = typeset(MEANS[name]) + WAITING * any(map(waits, of))
+    return (
+        f'<p class="kind" data-verdict="{html.escape(name)}" style="margin: 1.5rem 0 0.5rem">'
+        f"{told} <small>{means}</small></p>"
+    )
 
 
 def waits(entry: Entry) -> bool:
@@ -177,27 +198,28 @@ def scoreboard(entries: list[Entry]) -> str:
     """How many claims the paper makes, and the verdicts on them as bars."""
     paper = [entry for entry in entries if not entry.own]
     small = sum(entry.verdict.verdict == "measured at small scale" for entry in paper)
-    differ, hold, undecided = totals(paper).values()
-    told = f"Of {differ + hold} claims that could be decided, {hold} hold"
-    note = f"{small} of them only at small scale; {undecided} more are undecided"
+    hold, differ, undecided = totals(paper).values()
+    told = f"{hold} of our {len(paper)} claims hold, {differ} differ and {undecided} are undecided"
+    note = f"Of those that hold, {small} only at small scale"
     title = f'<p class="chart-title"><strong>{told}</strong> <span class="note">{note}</span></p>'
     return f'<div class="scoreboard">{title}{bars(entries)}</div>'
 
 
 BARS = {  # groups of verdicts in the order of their bars, and the name of each
-    "differ": {"differs": "as worded"},
     "hold": {
         "holds by construction": "by construction",
         "holds in the paper's own numbers": "in the paper’s numbers",
         "measured here": "as measured",
         "measured at small scale": "at small scale",
     },
+    "differ": {"differs": "as worded"},
     "undecided": {
         "needs the paper's hardware": "need its data or GPUs",
         "not reproduced here": "not reproduced",
         "open": "open",
     },
 }
+THIN = "linear-gradient(var(--color) 0 0) 0 50% / 100% 0.5rem no-repeat"  # bars of parts
 SHADES = {"hold": MARKS["measured here"], "undecided": MARKS["open"], "differ": MARKS["differs"]}
 
 
@@ -218,17 +240,17 @@ def bars(entries: list[Entry]) -> str:
     for group, of in BARS.items():
         given = [verdict for verdict in of if counts[verdict]]
         total, before = sum(counts[verdict] for verdict in given), 0
-        bar = 'style="--color: {}; margin-left: {:.1%}; width: {:.1%}"'.format
+        bar = 'style="--color: {}; margin-left: {:.1%}; width: {:.1%}; background: {}"'.format
         if len(given) > 1:
-            style = bar(SHADES[group][1], 0, total / most)
+            style = bar(SHADES[group][1], 0, total / most, "var(--color)")
             rows.append(f"<b>{group}</b><b {style}>{total}</b>")
         for verdict in given:
             mark, count = MARKS[verdict][0], counts[verdict]
             link = f'href="claims.html{listed(verdict)}" aria-label="{count}: {typeset(verdict)}"'
-            style = bar(MARKS[verdict][1], before / most, count / most)
+            whole = "var(--color)" if len(given) == 1 else THIN
+            style = bar(MARKS[verdict][1], before / most, count / most, whole)
             rows.append(
-                f"<span>{mark} {of[verdict]}</span>"
-                f"<a {style} {link}{' class=open' * (verdict == 'open')}>{count}</a>"
+                f"<span>{mark} {of[verdict]}</span><a {style} {link}>{count}</a>"
                 if len(given) > 1
                 else f"<b>{mark} {group}</b><b {style}><a {link}>{count}</a></b>"
             )
@@ -242,27 +264,23 @@ def listed(verdict: str) -> str:
 
 
 def story(entries: list[Entry]) -> str:
-    """How many claims differ, and which and how, each linked to its cell."""
+    """For the front page: how many claims hold, how many differ, and how many are undecided."""
     paper = [entry for entry in entries if not entry.own]
-    differ = [entry for entry in paper if entry.verdict.verdict == "differs"]
     small = sum(entry.verdict.verdict == "measured at small scale" for entry in paper)
-    counts = totals(paper)
-
-    def row(entry: Entry) -> str:
-        told = entry.verdict
-        place, said, found = map(html.escape, (told.place, told.statement, told.evidence))
-        address = f"{entry.page}.html#claim-{told.id}"
-        return f'<li><a href="{address}">{place}</a> {set_words(said)}<br>{set_words(found)}</li>'
-
-    return (
-        '<div class="scoreboard"><p class="chart-title"><strong>Of '
-        f"{len(paper)} claims that we chose from the paper, {counts['hold']} hold and "
-        f"{len(differ)} differ</strong> <span>{small} of the {counts['hold']} only at small scale; "
-        f"{counts['undecided']} are undecided: "
-        '<a href="claims.html">all verdicts</a></span></p>'
-        f"<details><summary>Which {len(differ)} differ</summary>"
-        f"<ul>{''.join(map(row, differ))}</ul></details></div>"
+    means = {
+        "hold": f"by a proof, by the paper’s own numbers, or by a measurement, {small} of them "
+        "only at small scale",
+        "differ": "because a computation or another part of the paper contradicts them",
+        "undecided": "because only the paper’s data and GPUs could decide, or because our "
+        "small models do not",
+    }
+    number = "font: 400 2.5rem/1.1 var(--serif); margin: 0; text-decoration: none; display: block"
+    parts = "".join(
+        f'<div><a href="claims.html#the-claims" style="{number}">{count} {group}</a>'
+        f"<p>{means[group]}</p></div>"
+        for group, count in totals(paper).items()
     )
+    return f'<div class="habits claims-story">{parts}</div>'
 
 
 def beside(entries: list[Entry], address: Callable[[str], str]) -> str:
@@ -308,6 +326,13 @@ def section_of(node: nodes.Element) -> nodes.Element | None:
     return node
 
 
+def in_laboratory(node: nodes.Node) -> bool:
+    """Whether a part of a document stands in the laboratory of its page."""
+    while (node := node.parent) and "laboratory" not in node.get("ids", ()):
+        pass
+    return node is not None
+
+
 def linked(verdict: str, page: str = "claims.html") -> str:
     """The words of a verdict, which lead to what they mean."""
     key, told = f"{page}{listed(verdict)}", typeset(verdict)
@@ -341,7 +366,10 @@ def collect_claims(app: Sphinx, env: BuildEnvironment) -> list[str]:
 
 
 class Claims(SphinxPostTransform):
-    """Put the collected claims into placeholders and beside the paper; link verdicts to the key."""
+    """Put the collected claims into placeholders and beside the paper; link verdicts to the key.
+
+    Outside the laboratory, the evidence of a claim is folded.
+    """
 
     default_priority = 194
     formats = ("html",)
@@ -354,6 +382,8 @@ class Claims(SphinxPostTransform):
             if '<aside class="claim"' in (text := raw.astext()):
                 put = lambda found: f"{found[1]}{sign(found[2])} {linked(found[2], key)}"
                 told = set_words(SHOWN.sub(put, text))
+                if not in_laboratory(raw):
+                    told = told.replace("<details open", "<details")
                 raw.replace_self(nodes.raw("", told, format="html"))
             elif show := PLACES.get(text.strip()):
                 raw.replace_self(nodes.raw("", show(self.env.book_claims), format="html"))

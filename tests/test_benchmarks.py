@@ -249,4 +249,4 @@ def test_stacks_that_may_not_learn_long_are_all_at_the_limit(tmp_path: Path, mon
     monkeypatch.setattr("sys.argv", [*sys.argv, "--marked"])
     recall.main()
     table = pd.read_csv(tmp_path / "r.csv")
-    assert len(table) == 6 * 5 * 8 and (table["steps"] == 2).all()
+    assert len(table) == (6 + 1) * 5 * 8 and (table["steps"] == 2).all()

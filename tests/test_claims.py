@@ -201,20 +201,21 @@ def test_the_index_escapes_and_leads_to_the_chapter_and_the_bars_count_by_verdic
     small = verdicts.Entry("z", made(kind="at small scale"))
     own = verdicts.Entry("since-2017", made(id="own", section="Since 2017"))
     bar = verdicts.scoreboard([entry, small, *others, entry, own])
-    assert "Of 4 claims that could be decided, 3 hold" in bar
-    assert "1 of them only at small scale; 1 more are undecided" in bar
+    assert "3 of our 5 claims hold, 1 differ and 1 are undecided" in bar
+    assert "Of those that hold, 1 only at small scale" in bar
     names = re.findall(r"<(?:b|span)>(.*?)</", bar)
-    assert names == ["≠ differ", "hold", "✓ as measured", "≈ at small scale", "○ undecided"]
-    assert "Of 5 claims that we chose" in verdicts.story([entry, small, *others, entry, own])
+    assert names == ["hold", "✓ as measured", "≈ at small scale", "≠ differ", "○ undecided"]
+    counts = re.findall(r">(\d+ \w+)</a>", verdicts.story([entry, small, *others, entry, own]))
+    assert counts == ["3 hold", "1 differ", "1 undecided"]
     listed = verdicts.index([entry, own])
-    assert "measured here: 1 <small>" in listed and "Since 2017" not in listed
+    assert "measured here: 1</strong> <small>" in listed and "Since 2017" not in listed
     sizes = re.findall(r"margin-left: ([\d.]+)%; width: ([\d.]+)%", bar)
-    differ, whole, *parts, undecided = [tuple(map(float, size)) for size in sizes]
+    whole, *parts, differ, undecided = [tuple(map(float, size)) for size in sizes]
     assert whole == (0, 100) and parts == [(0, 66.7), (66.7, 33.3)]
     assert undecided == differ == (0, 33.3)
     assert re.findall(r'href="claims\.html\?([^"]*)#the-claims"[^>]*>(\d)</a>', bar) == [
-        ("verdict=differs", "1"), ("verdict=measured%20here", "2"),
-        ("verdict=measured%20at%20small%20scale", "1"), ("verdict=open", "1"),
+        ("verdict=measured%20here", "2"), ("verdict=measured%20at%20small%20scale", "1"),
+        ("verdict=differs", "1"), ("verdict=open", "1"),
     ]  # fmt: skip
 
 
@@ -271,7 +272,7 @@ def test_the_build_collects_what_cells_show_and_says_what_they_break(tmp_path: P
     assert re.search(beside, claims)
     said, (front, claims) = build(tmp_path, MAKES.format(ODD.format(0)))
     # The pages were not read anew.
-    assert said == "" and "?verdict=differs#" in front and "≠</span> differs" in claims
+    assert said == "" and "?verdict=differs#" in front and "1 differ <small>" in claims
     assert re.search("<strong>≠ <a [^>]*>differs</a></strong>", claims)
     said, (front, claims) = build(tmp_path, MAKES.format(ODD.format("1 / 0")))
     assert "index.md: WARNING: Executing notebook failed" in said

@@ -39,7 +39,7 @@ CHAIR = "When I saw the chair, it fell. | When I saw the car, it fell."
 SITE = ROOT / "_build" / "html"
 TEXTS = {page: path.read_text(encoding="utf-8") for page, path in sources().items()}
 # These views need a model at once.
-AT_ONCE = re.compile(r"```\{live\} (?!decoder|figure1|hero|playground|sampler|stages)")
+AT_ONCE = re.compile(r"```\{live\} (?!decoder|figure1|hero|playground|sampler|stages|switched)")
 PAGES = [page for page, text in TEXTS.items() if AT_ONCE.search(text)]
 assert len(PAGES) > 2
 
@@ -530,6 +530,23 @@ def test_figure_1_shows_of_any_sentence_what_the_page_computes(tab, sentence: st
         for (piece, score, percent), (name, *numbers) in zip(row, likely, strict=True):
             assert piece == name
             assert [score, percent] == [pytest.approx(numbers[0], abs=0.11), close(numbers[1])]
+
+
+SWITCHED = """async ([name, text]) => {
+    await window.loadScript("switched.js");
+    const model = await window.liveModel(name);
+    const found = [];
+    for (const touch of window.switched.changes(model.transformer))
+        found.push(await window.switched.translate(model, model.encode(text).ids, touch));
+    return found;
+}"""
+
+
+def test_a_kind_of_box_is_switched_off_as_on_the_page(tab) -> None:
+    names = "translator", "layers", "width", "off", "no_positions", "switched"
+    page = page_names("3-model-architecture", *names)
+    expected = [re.sub(r"\.{4,}", "…", text) for text in page["translations"](CAT)]
+    assert tab.evaluate(SWITCHED, [CAPTIONS, CAT]) == expected and len(expected) == 7
 
 
 MEAN = """async ([name, ids, beginning, pair, layer, width, mean]) => {

@@ -1,4 +1,4 @@
-"""Table 1 as curves, for section 4."""
+"""Table 1 as curves and the work of whole layers as bars, for section 4."""
 
 import altair as alt
 import pandas as pd
@@ -18,7 +18,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     columns = {  # what a curve is, and what it shows
         "work": [
             "operations, by the formula (log scale)",
-            "Below a length of 512, comparing all pairs takes less work than a recurrence",
+            "By the formulas, comparing all pairs is less work than a recurrence up to length 512",
         ],
         "waiting": [
             "operations in a row (log scale)",
@@ -126,3 +126,62 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         alt.param("column", value="work", bind=compare),
         *(alt.param(name, value=value) for name, value in known.items()),
     )
+
+
+def draw_work(d: int, matrices: dict[str, int]) -> alt.LayerChart:
+    """What whole layers compute for a token, as bars; in self-attention, the pairs apart.
+
+    matrices: by which each layer multiplies every vector
+    """
+    kinds = dict(zip(matrices, ["recurrent", "self-attention", "LSTM"], strict=True))
+    told = {name: f"{name}, {count} matrices" for name, count in matrices.items()}
+    told["self-attention"] += " and all pairs"
+    places = [0, 1, 2.4]  # of the rows, with room for what the pairs are called
+    rows = pd.DataFrame(
+        [
+            (place, name, told[name], 2 * count * d**2 / 1e6)
+            for place, (name, count) in zip(places, matrices.items(), strict=True)
+        ],
+        columns=["row", "layer", "told", "fixed"],
+    )
+    bars = alt.Chart(rows).transform_calculate(
+        pairs=f"datum.layer == 'self-attention' ? 4 * tokens * {d} / 1e6 : 0",
+        total="datum.pairs + datum.fixed",
+        share="datum.pairs / datum.total",
+        name="datum.row - 0.42",
+        foot="datum.row + 0.42",
+        part="'pairs: ' + format(datum.share, '.0%')",
+    )
+    x = alt.X("total:Q").axis(None).scale(domain=[0, 5.7], nice=False)
+    y = alt.Y("row:Q").axis(None).scale(domain=[-0.55, places[-1] + 0.3], reverse=True, nice=False)
+    color = alt.Color("layer:N").legend(None)
+    color = color.scale(domain=list(kinds), range=[charts.LAYERS[of] for of in kinds.values()])
+    shown = ["layer", *(alt.Tooltip(f"{of}:Q", format=".2f") for of in ("pairs", "total"))]
+    wide = {"height": 24, "cornerRadiusEnd": 3}
+    pairs = bars.transform_filter("datum.pairs > 0")
+    label = {"align": "left", "fontSize": 15}
+    return alt.layer(
+        bars.mark_bar(opacity=0.45, **wide).encode(x, y, color, x2=alt.datum(0), tooltip=shown),
+        pairs.mark_bar(height=24)
+        .encode(x.title(None), y, color, x2=alt.datum(0), tooltip=shown)
+        .transform_calculate(total="datum.pairs"),
+        bars.mark_text(dx=8, fontWeight="bold", **label).encode(
+            x, y, text=alt.Text("total:Q", format=".1f")
+        ),
+        bars.mark_text(**label).encode(y=alt.Y("name:Q"), x=alt.value(0), text="told:N"),
+        pairs.mark_text(fontWeight="bold", **label).encode(
+            x=alt.value(0), y=alt.Y("foot:Q"), color=color, text="part:N"
+        ),
+        title=alt.TitleParams(
+            alt.expr(
+                "'At ' + format(tokens, ',') + ' tokens, comparing all pairs is ' + "
+                f"format(tokens / (tokens + {2 * d}), '.0%') + ' of self-attention’s work'"
+            ),
+            subtitle="Millions of arithmetic operations (FLOPs) per token",
+        ),
+        width="container",
+        height=230,
+        description="Three bars: the work per token of a plain recurrence, of self-attention and "
+        "of an LSTM. The part of self-attention’s bar that belongs to the pairs grows with the "
+        "length; the other bars do not change.",
+    ).add_params(charts.slider("tokens", 34, 10, 1500, 2, "Length (tokens)"))

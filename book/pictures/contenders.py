@@ -70,8 +70,8 @@ def draw_ratios(
         equal.mark_rule(strokeDash=[4, 4]),
         *sides,
         equal.mark_text(**right).encode(**head),
-        marks.mark_rule(strokeWidth=2).encode(across("from"), x2="to:Q"),
-        marks.mark_point(filled=True, size=55, opacity=1).encode(
+        marks.mark_rule(strokeWidth=6, opacity=0.45).encode(across("from"), x2="to:Q"),
+        marks.mark_tick(thickness=3, size=15, opacity=1).encode(
             across("ratio")
             .title(None)
             .axis(

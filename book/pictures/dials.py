@@ -64,12 +64,12 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         drawn = drawn.mark_point(shape=shape, size=size, opacity=1)
         return drawn.encode(color=color, angle=alt.Angle("angle:Q", scale=None))
 
-    def named(place: str, color: str, across: int) -> alt.Chart:
-        """A name of the hands, above the first dial."""
+    def named(told: str, place: str, color: str, across: int) -> alt.Chart:
+        """A name of the hands, above the dials."""
         style = {"align": "left", "fontSize": 14, "fontWeight": 600, "color": color}
         return (
             once.transform_filter("datum.pair == 0")
-            .transform_calculate(told=f"'position ' + ({place})")
+            .transform_calculate(told=f"'{told}: position ' + ({place})")
             .mark_text(
                 dx=alt.ExprRef(f"{across} - {radius}"), dy=alt.ExprRef(f"-{radius} - 16"), **style
             )
@@ -91,8 +91,8 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         hand(here, "position", 0.03),
         once.mark_point(size=50, opacity=1, color=grey),
         once.mark_text(dy=alt.ExprRef(f"{radius} + 16"), fontSize=14).encode(text="told:N"),
-        named("pos", blue, 0),
-        named("pos + offset", orange, 105),
+        named("blue", "pos", blue, 0),
+        named("orange", "pos + offset", orange, 150),
         data=alt.Data(values=hands),
         title=alt.TitleParams(
             "Fast clocks distinguish neighbors, slow clocks distant positions",

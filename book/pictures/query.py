@@ -119,12 +119,12 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             aria=False,
         ).encode(x, y, text=alt.Text("number:Q", format="d")),
         grid.mark_point(opacity=0, aria=False).encode(x, y).add_params(query),
+        arrow.mark_rule(strokeWidth=3, color=orange).encode(**from_zero),
         keyed.mark_rule().encode(colored, **from_zero, strokeWidth=width),
         keyed.mark_point(size=70, **tip).encode(x, y, colored),
         keyed.mark_text(
             fontSize=14, align=alt.ExprRef(f"datum.key == '{words[0]}' ? 'left' : 'right'")
         ).encode(colored, x="over:Q", y="up:Q", text="label:N"),
-        arrow.mark_rule(strokeWidth=3, color=orange).encode(**from_zero),
         arrow.mark_point(size=120, **tip, color=orange).encode(x, y),
         arrow.mark_point(size=480, filled=False, opacity=1, color=orange, aria=False).encode(x, y),
         # Only marks with a tooltip can be touched; this one is empty.

@@ -1,112 +1,101 @@
 """Steps to learn against the distance, for section 2."""
 
-from itertools import pairwise
+import math
+from collections.abc import Sequence
 
 import altair as alt
-import numpy as np
 import pandas as pd
 
 from book import charts
 
 NAMES = {  # of the stacks, and their layer in the palette
     "contiguous": ("contiguous", "convolutional"),
-    "LSTM": ("recurrent (LSTM)", "recurrent"),
+    "LSTM": ("LSTM", "recurrent"),
     "dilated": ("dilated", "dilated"),
     "self-attention": ("self-attention", "self-attention"),
 }
+HEIGHT, LIMIT = 260, 4000  # in pixels; steps after which a network has failed
 
 
-def draw_recall(tasks: dict[str, tuple[str, pd.DataFrame]], limit: int = 4000) -> alt.LayerChart:
-    """Every run as a point and a line through the middle ones, for the task that is selected.
+def draw_recall(runs: pd.DataFrame, titles: dict[int, str], ends: tuple[int, int]) -> alt.Chart:
+    """Every run as a point, and a line through the middle ones.
 
-    tasks: by name, the title of the chart, and runs with the columns stack, distance and steps
-        (`limit` if not learned)
+    runs: with the columns stack, layers, distance and steps (`LIMIT` if not learned)
+    titles: of the chart, for each number of layers of the contiguous convolutions, from which the
+        reader chooses; all other networks have the first number
+    ends: of the vertical axis
     """
-    names = list(tasks)
-    shown = [_layers(name, names[0], runs, limit) for name, (_, runs) in tasks.items()]
-    layers, told = zip(*shown, strict=True)
-    return (
-        alt.layer(*(layer for each in layers for layer in each))
-        .properties(
-            title=alt.Title(
-                alt.expr(f"{ {name: title for name, (title, _) in tasks.items()} }[task]"),
-                subtitle="Points: runs; lines: medians",
-            ),
-            width="container",
-            height=260,
-            description="Steps of training against the distance, on a logarithmic axis. "
-            + " ".join(told),
-        )
-        .add_params(
-            alt.param(
-                "task",
-                value=names[0],
-                bind=alt.binding_radio(options=names, name="Each network learns "),
-            )
-        )
-    )
-
-
-def _layers(task: str, first: str, runs: pd.DataFrame, limit: int) -> tuple[list[alt.Chart], str]:
-    """The marks of one task, and what they show in words; the first has the shorter axis."""
-    runs = runs[runs["stack"].isin(NAMES)]
-    found = runs.pivot_table("steps", "stack", "distance", aggfunc="median").loc[[*NAMES]]
-    middle = found.reset_index().melt("stack", value_name="steps")
-    named = lambda rows: rows.assign(stack=rows["stack"].map(lambda stack: NAMES[stack][0]))
-    learned = named(middle[middle["steps"] < limit])
-    ends = learned[~learned.duplicated("stack", keep="last")]
-    short = ends["stack"].replace("recurrent (LSTM)", "LSTM")
-    ends = ends.assign(told=short + ends["steps"].map(" {:.0f}".format))
-    ends = ends.sort_values("steps")
-    for i, (low, high) in enumerate(pairwise(ends["steps"])):  # names of neighbors do not touch
-        if high < 1.7 * low:
-            apart = (low * high) ** 0.5 * 1.3 ** np.array([-1, 1])
-            ends.iloc[i : i + 2, ends.columns.get_loc("steps")] = apart
-    failed = pd.DataFrame({"distance": found.columns[(found == limit).any()], "steps": limit})
+    first, *more = titles
+    chosen = "layers" if more else first
+    runs = runs[runs["stack"].isin(NAMES)].query("layers == @first or stack == 'contiguous'")
+    keys = ["stack", "layers", "distance"]
+    middle = runs.groupby(keys, as_index=False)["steps"].median()
+    learned = middle[middle["steps"] < LIMIT]
+    failed = middle[middle["steps"] == LIMIT]
+    named = pd.concat(_named(learned, layers, first, ends) for layers in titles)
 
     color = alt.Color("stack:N", legend=None).scale(
-        domain=[name for name, _ in NAMES.values()],
-        range=[charts.LAYERS[layer] for _, layer in NAMES.values()],
+        domain=list(NAMES), range=[charts.LAYERS[layer] for _, layer in NAMES.values()]
     )
     x = alt.X("distance:Q", title="distance (symbols)").scale(
         domain=[0.8, 8], nice=False, range=[0, alt.ExprRef("width - 132")]
     )
-    y = alt.Y("steps:Q", title="steps of training, better ↓").scale(
-        type="log",
-        domainMin=alt.ExprRef(f"task == '{first}' ? 10 : 4"),
-        domainMax=alt.ExprRef(f"task == '{first}' ? 300 : 5500"),
-        nice=False,
-    )
-    x = x.axis(grid=False, values=[*range(1, 9)], labelOverlap=False)
+    y = alt.Y("steps:Q", title="steps of training (log scale), better ↓")
+    y = y.scale(type="log", domain=list(ends), nice=False)
+    x = x.axis(grid=False, values=[*range(1, 9)], tickCount=8, format="d")
     y = y.axis(
         grid=False, values=[10, 30, 100, 300, 1000], format=",d", minExtent=46, **charts.UPRIGHT
     )
-    text = {"align": "left", "fontSize": 14, "fontWeight": 600}
-    chart = lambda rows: alt.Chart(rows).transform_filter(f"task == '{task}'")
+    text = {"align": "left", "fontSize": 14, "fontWeight": 600, "dx": 9}
+    drawn = f"datum.stack != 'contiguous' || datum.layers == {chosen}"
+    chart = lambda rows: alt.Chart(rows).transform_filter(drawn).encode(x, y, color)
     layers = [
-        chart(learned).mark_line().encode(x, y, color),
-        chart(named(runs[runs["steps"] < limit]))
+        chart(learned).mark_line(),
+        chart(runs[runs["steps"] < LIMIT])
         .mark_circle(size=26, opacity=0.5)
-        .encode(x, y, color, tooltip=["stack", "distance", "steps"]),
-        chart(ends).mark_text(dx=9, **text).encode(x, y, color, text="told:N"),
+        .encode(tooltip=["stack", "distance", "steps"]),
+        alt.Chart(named)
+        .transform_filter(f"datum.shown == {chosen}")
+        .mark_text(**text)
+        .encode(x, y, color, text="told:N"),
     ]
-    if found.loc["dilated", 6] > 1.5 * found.loc["dilated", 4]:  # else there is no room
-        layers += [
-            chart(learned.query(f"stack == 'dilated' and distance == {distance}"))
-            .mark_text(dy=dy, fontSize=14)
-            .encode(x, y, color, text=alt.value(hops))
-            for distance, hops, dy in ((4, "1 hop", 16), (6, "2 hops", -11))
-        ]
     if len(failed):
-        green = {"color": charts.LAYERS["convolutional"]}
         layers += [
-            chart(failed).mark_point(shape="cross", angle=45, size=90, **green).encode(x, y),
-            chart(failed.tail(1).assign(told=f"not in {limit:,}"))
-            .mark_text(dx=9, **text, **green)
-            .encode(x, y, text="told:N"),
+            chart(failed).mark_point(shape="cross", angle=45, size=90, filled=True),
+            chart(failed.tail(1)).mark_text(**text, text=f"not in {LIMIT:,}"),
         ]
-    described = "; ".join(
-        f"{NAMES[stack][0]}: " + ", ".join(f"{steps:,.0f}" for steps in found.loc[stack])
-        for stack in NAMES
+    told = "; ".join(
+        f"{NAMES[stack][0]}, {count} layers: " + ", ".join(f"{steps:,.0f}" for steps in rows)
+        for (stack, count), rows in middle.groupby(["stack", "layers"])["steps"]
     )
-    return layers, f"{task}: {described}."
+    found = alt.layer(*layers).properties(
+        title=alt.Title(
+            alt.expr(f"{titles}[layers]") if more else titles[first],
+            subtitle="Points: runs; lines: medians",
+        ),
+        width="container",
+        height=HEIGHT,
+        description=f"Steps of training against the distance, on a logarithmic axis. {told}.",
+    )
+    if not more:
+        return found
+    label = "Layers of the contiguous convolutions "
+    bound = alt.binding_radio(options=list(titles), name=label)
+    return found.add_params(alt.param("layers", value=first, bind=bound))
+
+
+def _named(
+    learned: pd.DataFrame, layers: int, first: int, ends: Sequence[int], least: float = 19
+) -> pd.DataFrame:
+    """What the ends of the lines are called, at least so many pixels apart."""
+    of = lambda stack: layers if stack == "contiguous" else first
+    rows = learned[learned["layers"] == learned["stack"].map(of)]
+    rows = rows[~rows.duplicated("stack", keep="last")].sort_values("steps")
+    told = rows["stack"].map(lambda stack: NAMES[stack][0]) + rows["steps"].map(" {:.0f}".format)
+    gap = least / HEIGHT * math.log(ends[1] / ends[0])
+    at = [math.log(steps) for steps in rows["steps"]]
+    for _ in range(20):  # names that touch move apart, each half of the way
+        for i in range(1, len(at)):
+            if (near := gap - (at[i] - at[i - 1])) > 0:
+                at[i - 1], at[i] = at[i - 1] - near / 2, at[i] + near / 2
+    return rows.assign(told=told, shown=layers, steps=[math.exp(each) for each in at])

@@ -64,7 +64,7 @@ def draw_equals(
     ends = mean.reset_index().query("tokens == @last")
     bottom, top = points["loss"].min() - 0.15, points["loss"].max() + 0.05  # of all variants
     across = alt.X("tokens", title="tokens read, in millions").axis(values=[0, 0.5, 1, 1.5])
-    room = alt.ExprRef("width < 400 ? 2 : 1.75") if others else 1.75  # for names
+    room = alt.ExprRef("width < 400 ? 2.15 : 1.75") if others else 1.75  # for names
     across = across.scale(domain=[0, room], nice=False)
     up = alt.Y("loss", title="loss (nats per token), better ↓")
     up = up.scale(domain=[bottom, top], nice=False, zero=False)
@@ -88,7 +88,10 @@ def draw_equals(
         ),
     )  # fmt: skip
     if others:
-        labels = [name, *(f"2017 with {other}" for other in others)]
+        named = lambda other: (
+            other.replace(", ", " with ") if name in other else f"2017 with {other}"
+        )
+        labels = [name, *map(named, others)]
         menu = charts.menu("chosen", name, names[1:], "Compare 2017 with", labels=labels)
         chart = chart.add_params(menu)
     return chart.properties(width="container", height=260), early[name] / last
@@ -108,7 +111,7 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
         tooltip=["change", alt.Tooltip("mean", format="+.3f"), "verdict"],
     )
     across = alt.X("mean", title="change in loss (nats), better ←").scale(
-        domain=[-0.25, 0.02], range=[0, alt.ExprRef("width - 60")], nice=False
+        domain=[-0.12, 0.02], range=[0, alt.ExprRef("width - 60")], nice=False
     )
     ends = by_row.transform_calculate(low="datum.mean - datum.half", high="datum.mean + datum.half")
     gray, end = alt.value(charts.PALETTE[-1]), alt.value(alt.ExprRef("width - 60"))
@@ -124,7 +127,7 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
                 domain=False,
                 ticks=False,
                 grid=False,
-                values=[-0.2, -0.1, 0],
+                values=[-0.1, -0.05, 0],
                 format="~f",
             )
         ),

@@ -27,7 +27,7 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
     links += [("recurrent", t, t + 1, 11.5, 11.5, True) for t in positions]
     links += [("self-attention", s, t, 1.8, 6, False) for s in positions for t in positions]
     links = pd.DataFrame(links, columns=["layer", "start", "end", "y", "y2", "chain"])
-    name = "datum.layer == 'recurrent' ? 'Recurrent' : 'Self-attention'"
+    name = "datum.layer == 'recurrent' ? 'Recurrent: ' + (2 * n - 1) : 'Self-attention: ' + n * n"
     last = "'last output: step ' + (datum.layer == 'recurrent' ? n : 1)"
 
     margin = "min(0.6, 40 * (n - 1) / (width - 80))"  # at most 40 pixels at either side
@@ -53,7 +53,7 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
     small = alt.ExprRef("width / n > 70 ? 13 : 12")
     lower = nodes.transform_calculate(below=f"datum.y - 0.5 * ((datum.start - 1) % {rows})")
     heads = alt.Chart(outputs.drop_duplicates("layer")).transform_calculate(
-        name=name, last=last, top="datum.y2 + 1"
+        name=f"({name}) + ' links'", last=last, top="datum.y2 + 1"
     )
     return alt.layer(
         lines.mark_rule(color="#9AA0A6", opacity=0.4),

@@ -14,7 +14,7 @@ def draw_stored(memory: pd.DataFrame) -> alt.LayerChart:
     most = int(memory.index.max())
     told = lambda kB: f"{kB:,.0f} kB" if kB >= 10 else f"{kB:.2g} kB"
     # On a phone the column is closer to the square.
-    sizes = {"side": "min(268, 0.64 * width)", "start": "side + (width > 500 ? 140 : 22)"}
+    sizes = {"side": "min(256, 0.67 * width)", "start": "side + (width > 500 ? 140 : 22)"}
     kinds = {
         "weights": ("equation 1 as written", "{0} × {0} weights", charts.PALETTE[1]),
         "kernel": ("fused kernel", "{0} numbers", charts.PALETTE[0]),
@@ -60,7 +60,7 @@ def draw_stored(memory: pd.DataFrame) -> alt.LayerChart:
                 "'Equation 1 as written stores ' + format(n, ',') + "
                 "' times as much as a fused kernel'"
             ),
-            subtitle="One head, four bytes per number",
+            subtitle="For one head, not counting its queries, keys, values and outputs",
         ),
         description="A square for the weights, and a thin column for what a fused kernel stores; "
         + "; ".join(
@@ -68,7 +68,7 @@ def draw_stored(memory: pd.DataFrame) -> alt.LayerChart:
             for n, row in memory.iterrows()
         ),
         width="container",
-        height=344,
+        height=330,
     ).add_params(
         *(alt.param(name, expr=expr) for name, expr in sizes.items()),
         alt.param(

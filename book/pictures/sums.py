@@ -13,72 +13,72 @@ COLORS = {"word": charts.PALETTE[6]} | {
     kind: charts.LAYERS[kind] for kind in (RECURRENT, ATTENTION)
 }
 WEIGHTS = {0.25: "¼", 0.5: "½", 1: "1"}
+TAKEN = ["half", "half, squared"]  # of the state before
 INPUT, OUTPUT, HEAD = 0.22, 0.6, 0.81  # heights in a row, of which each is 1 high
 
 
-def draw_loop(words: Sequence[float], limit: float, weights: Sequence[float]) -> alt.LayerChart:
-    """The last output for words that are numbers: of a recurrence, without its limit, of attention.
+def draw_loop(words: Sequence[float]) -> alt.LayerChart:
+    """Three states in a row, each its word and half of the state before, and the last as one sum.
 
-    weights: of attention, one for each word
+    With a square of the half, which the reader can switch on, there is no such sum.
     """
     last = len(words) - 1
-    heads = {"Recurrence": RECURRENT, "Without limit": RECURRENT, "Self-attention": ATTENTION}
-    at = [
-        [panel + 0.03 + 0.9 * (i + 0.5) / len(words) for i in range(len(words))]
-        for panel in range(3)
+    at = [[panel + (i + 0.5) / len(words) for i in range(len(words))] for panel in range(2)]
+    boxes: list[tuple] = [
+        (x, INPUT, word, "word", 0.0) for each in at for x, word in zip(each, words, strict=True)
     ]
-    inputs = [(x, word) for each in at for x, word in zip(each, words, strict=True)]
-    boxes: list[tuple] = [(x, INPUT, word, "word", 0.0) for x, word in inputs]
-    links, states = [], [0.0]
-    for x, word in zip(at[0], words, strict=True):
-        states.append(min(limit, word + states[-1] / 2))
-        boxes.append((x, OUTPUT, states[-1], RECURRENT, 1, len(states) - 1))
-        links.append((x, INPUT, x, OUTPUT, WEIGHTS[1], RECURRENT))
+    boxes += [(x, OUTPUT, 0, RECURRENT, 1, i + 1) for i, x in enumerate(at[0])]
+    boxes.append((at[1][last], OUTPUT, 0, RECURRENT, 1, last + 2))
+    links: list[tuple] = [(x, INPUT, x, OUTPUT, WEIGHTS[1], RECURRENT) for x in at[0]]
     links += [(x, OUTPUT, after, OUTPUT, WEIGHTS[0.5], RECURRENT) for x, after in pairwise(at[0])]
-    sums = [0.5 ** (last - i) for i in range(len(words))], weights
-    terms = [[states[-2] / 2, words[last]]]  # of the last output
-    for x, each, kind in zip(at[1:], sums, (RECURRENT, ATTENTION), strict=True):
-        terms.append([w * word for w, word in zip(each, words, strict=True)])
-        boxes.append((x[last], OUTPUT, sum(terms[-1]), kind, 1))
-        links += [
-            (start, INPUT, x[last], OUTPUT, WEIGHTS[w], kind)
-            for start, w in zip(x, each, strict=True)
-        ]
-    told = lambda number: "½" if number == 0.5 else f"{number:g}"
-    # What the limit changes: a number for each state, of which the first has none before it.
+    parts = []  # of the sum
+    for i, (x, word) in enumerate(zip(at[1], words, strict=True)):
+        share = 0.5 ** (last - i)
+        links.append((x, INPUT, at[1][last], OUTPUT, WEIGHTS[share], RECURRENT))
+        parts.append(f"{word}" if share == 1 else f"{word}/{1 / share:g}")
+    squared = f"taken == '{TAKEN[1]}'"
+    # A number for each state, of which the first has none before it.
     now = [alt.param("state0", value=0)]
     for i, word in enumerate(words):
-        now.append(alt.param(f"state{i + 1}", expr=f"min(limit, {word} + state{i} / 2)"))
+        half = f"state{i} / 2"
+        value = f"{word} + ({squared} ? pow({half}, 2) : {half})"
+        now.append(alt.param(f"state{i + 1}", expr=value))
+    states = ", ".join(each.name for each in now)
     before, end = f"state{last}", f"state{last + 1}"
+    found = f"({squared} ? '(' + {before} + '/2)² + ' : {before} + '/2 + ') + {words[last]} + ' = '"
+    total = f"{squared} ? 'no weights fit' : '{' + '.join(parts)} = ' + {end}"
+    titles = [
+        "A loop that only halves is a single weighted sum",
+        "With a square, no weights give the last state",
+    ]
     return _draw(
         boxes,
         links,
         texts=[
-            text
-            for i, (name, kind) in enumerate(heads.items())
-            for text in (
-                (i + 0.03, HEAD, name, "left", kind),
-                (
-                    i + 0.48,
-                    0,
-                    f"{' + '.join(map(told, terms[i]))} = {told(sum(terms[i]))}",
-                    "center",
-                    "",
-                ),
-            )
+            (0, HEAD, "As a loop", "left", RECURRENT),
+            (1, HEAD, "As one sum", "left", RECURRENT),
+            (at[0][1], 0, "", "center", ""),
+            (at[1][1], 0, "", "center", ""),
         ],
         title=alt.Title(
-            "A limit turns one weighted sum into a chain of states",
-            subtitle="Below: words; above: outputs",
+            alt.expr(f"{squared} ? '{titles[1]}' : '{titles[0]}'"),
+            subtitle="Below: words; above: states",
         ),
-        description=f"Lines from three words to outputs. Recurrence, with the limit {limit}: the "
-        f"states {states[1:]}, one after another. Without the limit, as in self-attention, "
-        "lines lead from all words directly to the last output.",
+        description=f"Two drawings. A loop with the words {list(words)}: each state is a word and "
+        "half of the state before. The same as one sum: lines with weights from all words to the "
+        "last state. If the half is squared, there are no such weights.",
         height=220,
-        value=f"datum.state ? [{', '.join(each.name for each in now)}][datum.state] : datum.value",
-        text=f"datum.x < 1 && datum.y == 0 ? {before} / 2 + ' + {words[last]} = ' + {end} "
-        ": datum.text",
-    ).add_params(charts.slider("limit", limit, 4, max(words), 1, "Limit"), *now)
+        value=f"datum.state ? [{states}, {squared} ? '?' : {end}][datum.state] : datum.value",
+        text=f"datum.y != 0 ? datum.text : datum.x < 1 ? {found} + {end} : {total}",
+        weight=f"{squared} && datum.level ? '(½)²' : {squared} && datum.x > 1 ? '?' : datum.weight",
+    ).add_params(
+        alt.param(
+            "taken",
+            value=TAKEN[0],
+            bind=alt.binding_radio(options=TAKEN, name="Of the state before, take "),
+        ),
+        *now,
+    )
 
 
 def draw_averages(
@@ -133,12 +133,13 @@ def _draw(
     texts: list,
     value: str = "datum.value",
     text: str = "datum.text",
+    weight: str = "datum.weight",
     **properties,
 ) -> alt.LayerChart:
     """Lines with weights, boxes with numbers, and text in the color of its kind, if any.
 
     boxes: position, value, kind and share of its color, and the number of a state, if it is one
-    value, text: expressions of Vega for what a box and a text say
+    value, text, weight: expressions of Vega for what a box, a text and a line say
     """
     columns = ["x", "y", "value", "kind", "share", "state"]
     boxes = pd.DataFrame([(*box, 0)[:6] for box in boxes], columns=columns)
@@ -156,6 +157,7 @@ def _draw(
     middle = alt.Chart(links).transform_calculate(
         x=f"datum.x + {share} * (datum.x2 - datum.x)",
         y=f"datum.y + {share} * (datum.y2 - datum.y)",
+        told=weight,
     )
     edge = alt.ExprRef("width > 500 ? -19 : -16")  # before a box
     full = "datum.share == 1 && datum.kind == "
@@ -175,7 +177,7 @@ def _draw(
         *(  # above the middle of a level line, or on that of another
             middle.transform_filter(f"{level}datum.level")
             .mark_text(dy=dy, fontSize=15)
-            .encode(x, y, text="weight:N")
+            .encode(x, y, text="told:N")
             for level, dy in (("", -24), ("!", 0))
         ),
         box.mark_square(fill="white", **square),
@@ -187,7 +189,7 @@ def _draw(
         *(
             box.transform_filter(where)
             .mark_text(fontSize=14, fontWeight="bold", color=ink)
-            .encode(text="told:Q")
+            .encode(text="told:N")
             for where, ink in {**inks, f"!({' || '.join(inks)})": alt.Undefined}.items()
         ),
         *(

@@ -21,15 +21,18 @@ RELATIVE = {
     "C: d_model = 1024": "width × 2", "C: d_ff = 1024": "inner width × 1/2",
     "C: d_ff = 4096": "inner width × 2",
 }  # fmt: skip
-PLACES = {  # of a name, from its point, in pixels; to the left, or far below, it ends there
-    "base": (-13, -9), "A: h = 1": (-9, 1), "A: h = 4": (-9, -2), "A: h = 16": (12, -8),
-    "B: d_k = 16": (-9, 3), "C: N = 4": (-9, 5), "C: d_ff = 1024": (-9, 2),
-    "C: d_model = 256": (7, 10), "D: dropout = 0.0": (9, -3), "D: label_smoothing = 0.2": (-9, 0),
+PLACES = {  # of a name, from its point, in pixels; to the left it ends there
+    "base": (-13, -9), "A: h = 1": (-9, 1), "A: h = 4": (-9, 1), "A: h = 16": (12, -8),
+    "B: d_k = 16": (-9, 4), "C: N = 4": (-9, 6), "C: d_ff = 1024": (-9, 2),
+    "C: d_model = 256": (7, 10), "D: dropout = 0.0": (20, -13), "D: dropout = 0.2": (3, -14),
+    "D: label_smoothing = 0.2": (-9, -1),
 }  # fmt: skip
-# The places of names for which there is no room beside their points; lines lead there.
-APART = {
-    "D: dropout = 0.2": (4.84, 24.98), "A: h = 32": (4.84, 24.77), "B: d_k = 32": (4.84, 24.63),
-}  # fmt: skip
+# Two rows have the same point, without room for their names beside it; a line leads there.
+APART = {"A: h = 32": (4.97, 24.77), "B: d_k = 32": (4.97, 24.65)}
+TO_LEFT = (
+    "D: dropout = 0.0",
+    "D: dropout = 0.2",
+)  # names that end at their point, although they begin above it
 KINDS = {"better on both": 0, "worse on both": 1, "mixed": 6}  # with their colors
 
 
@@ -63,7 +66,7 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
     name = rows["row"].map(short).str.split(r":\s", regex=True).str[-1]
     rows = rows.assign(name=name, kind=kind_of(rows), right=right, down=down)
     rows[["x", "y"]] = [APART.get(row, (None, None)) for row in rows["row"]]
-    rows["lead"] = rows["y"].where(rows["row"].str[0] == "D", 24.7)  # one line to two names
+    rows["lead"], rows["end"] = 24.83, rows["row"].isin(TO_LEFT)  # one line to two names
     better = rows.loc[rows["kind"] == "better on both", "name"]
     chosen = "group == 'all' || datum.group == group || datum.group == 'base'"
     across = (
@@ -94,9 +97,10 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
         tooltip=["row", "perplexity", "BLEU"],
     )
     beside = {"dx": "datum.right", "dy": "datum.down"}
-    beside["align"] = "datum.right < 0 ? 'right' : 'left'"
+    beside["align"] = "datum.right < 0 || datum.end ? 'right' : 'left'"
     beside["fontWeight"] = "datum.row == 'base' ? 600 : 400"
     beside = {name: alt.ExprRef(expression) for name, expression in beside.items()}
+    size = alt.ExprRef("width > 500 ? 14 : 13")
     corners = pd.DataFrame(
         {"kind": [*KINDS], "perplexity": [4.91, 4.93, 4.91], "BLEU": [26.8, 24, 24]}
     )
@@ -112,16 +116,19 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
         corner(1, "right", -8, -9),
         corner(2, "left", 8, -9),
         marks,
-        apart.mark_rule().encode(paint(alt.Color), x2="x:Q", y2="lead:Q"),
-        apart.mark_text(align="left", dx=4, fontSize=13).encode(
+        apart.mark_rule().encode(paint(alt.Color), y2="lead:Q"),
+        apart.mark_text(align="right", fontSize=size).encode(
             paint(alt.Color), x="x:Q", y="y:Q", text="name:N"
         ),
-        near.mark_text(**beside, fontSize=13).encode(paint(alt.Color), text="name:N"),
+        near.mark_text(**beside, fontSize=size).encode(paint(alt.Color), text="name:N"),
         usermeta={"columns": 2},
         width="container",
-        height=390,
-        title=f"Only {len(better)} of {len(rows) - 1} changes improve both scores, "
-        "and all three enlarge the model",
+        height=440,
+        title=alt.Title(
+            f"Only {len(better)} of {len(rows) - 1} changes improve both scores, "
+            "and all three enlarge the model",
+            subtitle="Width: d_model; inner width: d_ff. The ring is base",
+        ),
         description="BLEU against perplexity for the twenty rows of Table 3, from the small models "
         "at the lower left to the big model at the upper right. Better than base on both are "
         + ", ".join(better)

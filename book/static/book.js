@@ -365,7 +365,7 @@
     if (printing) drawRest();
   }
 
-  // The index of claims: a control each for section and verdict; the address may set them.
+  // The index of claims: a search, and a control each for section and verdict; the address may set them.
   function filter(index) {
     const rows = [...index.querySelectorAll("tbody tr")];
     const asked = new URLSearchParams(location.search);
@@ -379,20 +379,37 @@
       if (options.includes(asked.get(name))) select.value = asked.get(name);
       return select;
     });
+    const label = "Search the claims";
+    const search = make("input", { type: "search", placeholder: label, ariaLabel: label });
+    Object.assign(search, { value: asked.get("words") ?? "", oninput: show });
+    search.style.cssText = "flex: 1 0 100%; min-height: 32px; padding: 0 0.5rem";
+    for (const select of selects) select.style.flex = "1 1 8rem";
     const count = make("output");
     function show() {
+      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
       const fits = (row, { name, value }) => !value || row.dataset[name] === value;
-      rows.forEach((row) => {
-        row.hidden = !selects.every((select) => fits(row, select));
-      });
-      const asks = selects.some((select) => select.value);
+      for (const row of rows) {
+        const text = row.textContent.toLowerCase();
+        const found = words.every((word) => text.includes(word));
+        row.hidden = !found || !selects.every((select) => fits(row, select));
+      }
+      for (const kind of index.querySelectorAll(".kind")) {
+        kind.hidden = rows.every(
+          ({ hidden, dataset }) => hidden || dataset.verdict !== kind.dataset.verdict,
+        );
+      }
+      for (const table of index.querySelectorAll("table")) {
+        const empty = !table.querySelector("tbody tr:not([hidden])");
+        table.style.display = empty ? "none" : "";
+      }
+      const asks = words.length > 0 || selects.some((select) => select.value);
       for (const group of index.querySelectorAll("details")) {
         group.hidden = !group.querySelector("tbody tr:not([hidden])");
         if (asks && !group.hidden) group.open = true;
       }
       count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} listed`;
     }
-    index.prepend(controls(...selects, count));
+    index.prepend(controls(search, ...selects, count));
     show();
   }
 
@@ -527,7 +544,7 @@
   // What a link leads to may be folded away.
   function unfold() {
     const target = targetOf(location);
-    const folds = [target?.querySelector(":scope > .experiment")];
+    const folds = [target?.querySelector(":scope > :is(.experiment, details)")];
     for (let at = target; at; at = at.parentElement) folds.push(at);
     const closed = folds.filter((fold) => fold?.matches("details:not([open])"));
     for (const fold of closed) fold.open = true;

@@ -235,11 +235,10 @@ window.decoder = (() => {
     const endings = [...steps.flat(), mine].filter(({ ended }) => ended);
     // Of ends that are all to come, two words are told.
     const isNear = endings.some(({ length }) => length <= time);
-    const isNarrow = scroller.clientWidth < NARROW;
     const from = isNear ? -1 : -2;
     const endOf = (each) => `… ${wordsOf(each).slice(from).join(" ")}`;
     const longest = Math.max(...endings.map((each) => endOf(each).length));
-    const beyond = (isNear ? (isNarrow ? 34 : 26) : 8) + 7 * longest; // and a score
+    const beyond = (isNear ? 46 : 8) + 7 * longest; // and a score
     const room = { width: scroller.clientWidth - beyond, widthOf };
     // Of what is to come after the next pieces, the beginnings that end are drawn.
     const ending = new Set(endings.flatMap(({ path }) => path));
@@ -345,7 +344,7 @@ window.decoder = (() => {
       const body = make("tbody", {}, ...this.cells.map((row) => make("tr", {}, ...row)));
       const buttons = this.pieces.map(({ element }) => element);
       const say = (tag, textContent) => make(tag, { textContent });
-      const about = "A wider ribbon is more probable; pale: to come";
+      const about = "0 is best. Wider: more probable; pale: to come";
       const choosing = make("div", { className: "choosing" }, ...buttons);
       const acts = controls(this.back, this.next, this.play);
       const others = this.input.form.nextElementSibling;

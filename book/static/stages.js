@@ -4,7 +4,7 @@
 window.stages = (() => {
   const { range, make, button, wide, dataOf, percent, wordOf } = window.elements;
   const [PARTS, FIVE] = [["masked", "source", "network"], 5];
-  const ABOUT = "Read upward.";
+  const ABOUT = "Read upward; blue line: final from here on";
 
   // A piece that goes in or comes out at its column, or another one.
   const kindOf = (piece, read, next) =>
@@ -124,15 +124,21 @@ window.stages = (() => {
   function draw(box, data) {
     const likely = drawLikely();
     const { element, cells } = drawTable(data, likely.show);
-    const kinds = { input: "read", next: "to write", other: "other" };
+    const kinds = { input: "token read", next: "token to write", other: "another" };
     const key = Object.entries(kinds).map(([className, textContent]) =>
       make("span", { className, textContent }),
     );
     // On a phone the shares may be out of sight.
     element.onclick = () => likely.element.scrollIntoView({ block: "nearest" });
     box.replaceChildren(
-      make("p", { className: "chart-title" }, make("strong", {}, data.title)),
-      make("p", { className: "key" }, make("span", {}, ...key, ABOUT)),
+      make(
+        "p",
+        { className: "chart-title" },
+        make("strong", {}, data.title),
+        " ",
+        make("span", {}, ABOUT),
+      ),
+      make("p", { className: "key" }, make("span", {}, ...key)),
       make("div", { className: "columns" }, wide(element), likely.element),
     );
     const [y, x] = undecided(data);

@@ -1,0 +1,76 @@
+// A kind of box switched off in all layers of a translator: the table of section 3, for the reader's
+// own sentence.
+window.switched = (() => {
+  const { range } = window.elements;
+
+  // For each row of the table what happens to the rows of numbers; the first leaves all as they are.
+  function changes({ N, N_decoder }) {
+    const clear = (rows) => rows.forEach((row) => row.fill(0));
+    const off = (stack, layers, box) =>
+      Object.fromEntries(range(layers).map((i) => [`${stack}.layers.${i}.${box}`, clear]));
+    let kept; // the embeddings before their positions are added
+    const keep = (rows) => {
+      kept = rows.map((row) => row.slice());
+    };
+    const restore = (rows) => rows.forEach((row, i) => row.set(kept[i]));
+    return [
+      {},
+      { "src_embed.0": keep, src_embed: restore, "tgt_embed.0": keep, tgt_embed: restore },
+      off("encoder", N, "self_attn"),
+      off("decoder", N_decoder, "self_attn"),
+      off("decoder", N_decoder, "src_attn"),
+      off("encoder", N, "feed_forward"),
+      off("decoder", N_decoder, "feed_forward"),
+    ];
+  }
+
+  const shorten = (text) => text.replace(/\.{4,}/g, "…");
+
+  async function translate({ transformer, decode, walk }, ids, touch, isLast) {
+    const found = await walk(transformer.search(ids, { touch }), isLast);
+    return found && shorten(decode(found.hypotheses[0].token.ids));
+  }
+
+  function fill(form) {
+    const cells = [...form.closest("section").querySelectorAll("tbody tr")]
+      .filter(({ cells }) => cells.length === 3)
+      .slice(-changes({ N: 0, N_decoder: 0 }).length)
+      .map(({ cells: [, cell] }) => cell);
+    const first = cells.map(({ innerHTML }) => innerHTML);
+    const { megabytes, model: name, sentences } = form.dataset;
+    const about = `Your own sentence loads the model (${megabytes} MB) at the first click. It runs on this page; nothing is sent.`;
+    const { input, note } = window.live.asking(form, "Translate", about, run);
+    let latest = 0;
+
+    async function run() {
+      const turn = ++latest;
+      const isLast = () => turn === latest;
+      const { value } = input;
+      if (window.live.BLANK.test(value)) return;
+      if (value === JSON.parse(sentences)[0]) {
+        cells.forEach((cell, i) => {
+          cell.innerHTML = first[i];
+        });
+        return;
+      }
+      try {
+        note.textContent = "Loading …";
+        const model = await window.liveModel(name);
+        const { ids } = model.encode(value);
+        for (const cell of cells) cell.textContent = "…";
+        for (const [i, touch] of changes(model.transformer).entries()) {
+          note.textContent = `Translating, ${i + 1} of ${cells.length} …`;
+          const text = await translate(model, ids, touch, isLast);
+          if (text === null) return;
+          cells[i].textContent = text;
+        }
+        note.textContent = "The table above shows the translations of this sentence.";
+      } catch (error) {
+        note.textContent = `This did not work: ${error.message}`;
+      }
+    }
+  }
+
+  for (const form of document.querySelectorAll("div.live[data-show=switched]")) fill(form);
+  return { changes, translate };
+})();
