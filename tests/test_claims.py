@@ -80,7 +80,9 @@ def test_a_notebook_and_the_build_get_their_own_form():
     assert bundle["text/plain"] == told
     assert bundle["application/vnd.annotated.claim+json"] == {**GIVEN, "verdict": "differs"}
     words = re.sub(r"<[^>]*>", " ", bundle["text/html"]).replace(" :", ":")
-    assert " ".join(words.split()) == f"≠ differs · §3.2.1 ¶4 · Nine is odd. 9 = 2·4 + 1. {refuted}"
+    assert " ".join(words.split()) == (
+        f"≠ differs · §3.2.1 ¶4 · Nine is odd. evidence 9 = 2·4 + 1. {refuted}"
+    )
     text = 'n < d & "k" > <b>1</b>'
     shown = made(statement=text, evidence=text)._repr_mimebundle_()["text/html"]
     assert shown.count(html.escape(text)) == 2 and "<b>" not in shown
@@ -252,6 +254,13 @@ def test_symbols_of_a_claim_are_formulas_as_in_the_text():
     assert 'title="dₖ"' in said and "paper’s" in said
 
 
+def test_what_stands_in_a_laboratory_is_told_from_the_text_before_it():
+    read, experiment = nodes.raw(""), nodes.raw("")
+    within = nodes.section("", nodes.container("", experiment), ids=["laboratory"])
+    nodes.document("", "", nodes.section("", read, within, ids=["title"]))
+    assert verdicts.in_laboratory(experiment) and not verdicts.in_laboratory(read)
+
+
 MAKES = "from book.claims import claim\n\nclaim({})"
 KIND = 'kind="by construction"'
 ODD = (
@@ -266,6 +275,7 @@ def test_the_build_collects_what_cells_show_and_says_what_they_break(tmp_path: P
     said, (front, claims) = build(tmp_path, MAKES.format(ODD.format(1)))
     assert said == ""
     assert 'id="claim-odd"' in front and "?verdict=holds%20by%20construction#the-claims" in front
+    assert re.search("<details style=[^>]*><summary>evidence", front)  # not in a laboratory: folded
     assert 'href="index.html#claim-odd"' in claims
     assert "≡</span> holds by construction" in claims
     beside = "<strong>≡ <a [^>]*#the-claims[^>]*>holds by .*?</strong> <a href=[^>]*#claim-odd"

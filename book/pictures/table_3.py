@@ -123,12 +123,9 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
         near.mark_text(**beside, fontSize=size).encode(paint(alt.Color), text="name:N"),
         usermeta={"columns": 2},
         width="container",
-        height=440,
-        title=alt.Title(
-            f"Only {len(better)} of {len(rows) - 1} changes improve both scores, "
-            "and all three enlarge the model",
-            subtitle="Width: d_model; inner width: d_ff. The ring is base",
-        ),
+        height=395,
+        title=f"Only {len(better)} of {len(rows) - 1} changes improve both scores, "
+        "and all three enlarge the model",
         description="BLEU against perplexity for the twenty rows of Table 3, from the small models "
         "at the lower left to the big model at the upper right. Better than base on both are "
         + ", ".join(better)

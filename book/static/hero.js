@@ -134,9 +134,10 @@ window.hero = (() => {
       this.buttons = examples.map(({ english }) =>
         button({ textContent: english, onclick: () => this.field.take(english) }),
       );
+      const copy = button({ textContent: "Copy link", onclick: () => this.copy() });
       this.figure = box.querySelector("a");
       const others = make("div", { className: "examples" }, "or ", ...this.buttons);
-      const acts = controls(play, this.figure);
+      const acts = controls(play, this.figure, copy);
       const foot = make("div", { className: "below" }, this.heads, acts);
       const ariaLabel = "A translation, and what the model attends to for each word";
       Object.assign(box, { role: "group", ariaLabel });
@@ -285,6 +286,11 @@ window.hero = (() => {
       const head = this.named.findIndex(([, head]) => same(head, this.head) || head === this.head);
       const settings = new URLSearchParams({ sentence: this.shown.english, head });
       history.replaceState(null, "", `?${settings}`);
+    }
+    async copy() {
+      this.keep();
+      await navigator.clipboard.writeText(location.href);
+      this.said.textContent = "The address of this sentence and head is copied.";
     }
   }
 
