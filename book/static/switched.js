@@ -5,14 +5,18 @@ window.switched = (() => {
 
   // For each row of the table what happens to the rows of numbers; the first leaves all as they are.
   function changes({ N, N_decoder }) {
-    const clear = (rows) => rows.forEach((row) => row.fill(0));
+    const clear = (rows) => {
+      for (const row of rows) row.fill(0);
+    };
     const off = (stack, layers, box) =>
       Object.fromEntries(range(layers).map((i) => [`${stack}.layers.${i}.${box}`, clear]));
     let kept; // the embeddings before their positions are added
     const keep = (rows) => {
       kept = rows.map((row) => row.slice());
     };
-    const restore = (rows) => rows.forEach((row, i) => row.set(kept[i]));
+    const restore = (rows) => {
+      for (const [i, row] of rows.entries()) row.set(kept[i]);
+    };
     return [
       {},
       { "src_embed.0": keep, src_embed: restore, "tgt_embed.0": keep, tgt_embed: restore },
