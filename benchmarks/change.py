@@ -50,7 +50,7 @@ def change(runs: Path) -> pd.DataFrame:
     return pd.DataFrame(tried)
 
 
-VARIANTS = page_names("machinery/change-it", "DISTANCES", "VARIANTS")["VARIANTS"]
+VARIANTS = page_names("machinery/change-it", "BOTH", "DISTANCES", "VARIANTS")["VARIANTS"]
 WRITERS: Writers = {"change.csv": change}
 main = log_program("change", __doc__, WRITERS)
 

@@ -62,7 +62,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         said=f"{far} || column == 'work' ? '' : ': ' + format(datum.value, ',.0f')",
         name=f"{together} ? 'all others' : {dilated} ? (width < 500 ? 'dilated conv.' : "
         "'dilated convolution') : datum.layer == 'restricted self-attention' && column == 'work' "
-        "? 'attention to ' + k : split(datum.layer, ' ')[0]",
+        "? 'restricted to ' + k : split(datum.layer, ' ')[0]",
     )
     ours = "datum.layer == 'self-attention'"
     at_end = {"align": "left", "fontSize": 14, "aria": False}
@@ -112,6 +112,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=-46, y=-22, fontSize=14, text=unit),
         title=alt.TitleParams(
             alt.expr(f"{columns}[column][1]"),
+            subtitle="The formulas of Table 1, for vectors of 512 numbers",
             offset=12,
             fontSize=alt.ExprRef("width < 400 ? 13 : 15"),
         ),

@@ -87,12 +87,12 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         later.mark_arc(
             radius=0, radius2=alt.ExprRef(f"{radius} - 2"), color=orange, opacity=0.25
         ).encode(theta=alt.Theta("begin:Q", scale=None, stack=None), theta2="end:Q"),
-        hand(later, "later", 0.03),
+        hand(later, "later", 0.05),  # wider, so that it shows behind the other
         hand(here, "position", 0.03),
         once.mark_point(size=50, opacity=1, color=grey),
         once.mark_text(dy=alt.ExprRef(f"{radius} + 16"), fontSize=14).encode(text="told:N"),
         named("blue", "pos", blue, 0),
-        named("orange", "pos + offset", orange, 150),
+        named("orange", "pos + offset", orange, 138),
         data=alt.Data(values=hands),
         title=alt.TitleParams(
             "Fast clocks distinguish neighbors, slow clocks distant positions",

@@ -67,7 +67,7 @@ def draw_gains(scores: pd.DataFrame, start: dict[str, float]) -> alt.LayerChart:
         width="container",
         height=alt.Step(STEP),
         title=alt.Title(
-            "With captions alone, it forgets most of its general French",
+            "With captions alone, the model forgets most of its general French",
             subtitle="BLEU: agreement with human translations. Mixed: captions and general text",
         ),
         description=f"BLEU on captions and on general text. The general model: "

@@ -91,7 +91,7 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
             alt.X("end:Q", scale=None), y
         ),
         title=alt.Title(
-            "Self-attention links any two words in one layer",
+            "Every path grows with the sentence, except that of self-attention",
             subtitle="Lowest row: the words; each row above it is a layer",
         ),
         description="Rows of dots, one above another for each layer, in four panels; in each, "

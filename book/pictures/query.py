@@ -66,7 +66,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     )
     width = alt.StrokeWidth("weight:Q").legend(None).scale(domain=[0, 1], range=[2, 18])
     # One row per word adds its weight times its value, and a last row shows their sum.
-    zero, reach = f"({narrow} ? 1.5 : 3.58)", f"({narrow} ? 1.3 : 1.05)"
+    zero, reach = f"({narrow} ? 0.95 : 3.58)", f"({narrow} ? 1.15 : 1.05)"
     level = lambda i: f"({narrow} ? -1.2 - (24 + 24 * {i}) / {unit} : 1.75 - 0.72 * {i})"
     last = level(3.1)
 
@@ -119,9 +119,9 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             aria=False,
         ).encode(x, y, text=alt.Text("number:Q", format="d")),
         grid.mark_point(opacity=0, aria=False).encode(x, y).add_params(query),
-        arrow.mark_rule(strokeWidth=3, color=orange).encode(**from_zero),
         keyed.mark_rule().encode(colored, **from_zero, strokeWidth=width),
         keyed.mark_point(size=70, **tip).encode(x, y, colored),
+        arrow.mark_rule(strokeWidth=3, color=orange).encode(**from_zero),
         keyed.mark_text(
             fontSize=14, align=alt.ExprRef(f"datum.key == '{words[0]}' ? 'left' : 'right'")
         ).encode(colored, x="over:Q", y="up:Q", text="label:N"),

@@ -10,7 +10,7 @@ from book import charts
 
 NAMES = {  # of the stacks, and their layer in the palette
     "contiguous": ("contiguous", "convolutional"),
-    "LSTM": ("LSTM", "recurrent"),
+    "LSTM": ("LSTM", "LSTM"),
     "dilated": ("dilated", "dilated"),
     "self-attention": ("self-attention", "self-attention"),
 }

@@ -13,7 +13,7 @@ COLORS = {"word": charts.PALETTE[6]} | {
     kind: charts.LAYERS[kind] for kind in (RECURRENT, ATTENTION)
 }
 WEIGHTS = {0.25: "¼", 0.5: "½", 1: "1"}
-TAKEN = ["half", "half, squared"]  # of the state before
+TAKEN = ["half", "the square of half"]  # of the state before
 INPUT, OUTPUT, HEAD = 0.22, 0.6, 0.81  # heights in a row, of which each is 1 high
 
 

@@ -518,6 +518,17 @@
     seen.observe(end);
   }
 
+  // The rail names this page alone until it is asked for all pages of the part.
+  function offerPages() {
+    const rail = document.querySelector(".rail");
+    const button = rail?.querySelector("button");
+    button?.addEventListener("click", () => {
+      const whole = rail.classList.toggle("whole");
+      button.ariaExpanded = whole;
+      button.lastChild.textContent = whole ? "show fewer" : "show all";
+    });
+  }
+
   // Marks in the contents the section that is read.
   function markPlace() {
     const places = [...document.querySelectorAll(".rail li li a")].map((link) => {
@@ -612,6 +623,7 @@
 
   document.addEventListener("DOMContentLoaded", async () => {
     printLight();
+    offerPages();
     markRead();
     offerExperiments();
     unfold();

@@ -404,7 +404,6 @@ window.figure1 = (() => {
       const figure = drawing.closest(".figure");
       figure.before(place); // above the cell that made it
       place.prepend(figure);
-      place.style.gridTemplate = "auto auto 1fr / 211px 1fr"; // of a phone, where texts are large
     }
 
     // A sentence, at the stop that the reader has reached.
