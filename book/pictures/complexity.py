@@ -112,7 +112,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=-46, y=-22, fontSize=14, text=unit),
         title=alt.TitleParams(
             alt.expr(f"{columns}[column][1]"),
-            subtitle="The formulas of Table 1, for vectors of 512 numbers",
+            subtitle="Table 1, for vectors of 512 numbers",
             offset=12,
             fontSize=alt.ExprRef("width < 400 ? 13 : 15"),
         ),
