@@ -544,6 +544,11 @@ def test_the_index_of_claims_is_filtered_by_the_address_and_by_hand(visit) -> No
     few = [row for row in everything if chosen.items() <= row.items()]
     assert few and shown() == few
     expect(index.locator("output")).to_have_text(f"{len(few)} of {len(everything)} listed")
+    for select in index.locator("select").all():
+        select.select_option("")
+    index.get_by_role("searchbox").fill("41.0 BLEU")  # words of the paper's contradiction
+    texts = [text.lower() for text in index.locator("tbody tr:visible").all_inner_texts()]
+    assert 0 < len(texts) < len(everything) and all("41.0" in t and "bleu" in t for t in texts)
 
 
 def test_the_book_can_be_read_with_keys_alone(visit) -> None:
@@ -948,7 +953,7 @@ def test_figure_1_is_clicked_marked_and_played(visit) -> None:
     place.get_by_role("button", name="Box below").click()
     expect(told).to_contain_text("Feed Forward, decoder")
     place.get_by_role("button", name="Next").click()
-    shown_at = [place.locator(part).bounding_box() for part in (".figure", ".rows")]
+    shown_at = [place.locator(part).bounding_box() for part in (".figure", ".note")]
     for box_of in shown_at:  # the whole figure and what it tells of a box are on one screen
         assert box_of["y"] >= 48 and round(box_of["y"] + box_of["height"]) <= 844
     assert tab.url.endswith("3-model-architecture.html")
