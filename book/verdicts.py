@@ -131,7 +131,8 @@ def index(entries: list[Entry]) -> str:
         body, total = "\n".join(heads[name] + tables[name] for name in tables), totals(paper)[group]
         opened, color = " open" * (group == "differ"), SHADES[group][1]
         groups += [
-            f'<details{opened} style="--color: {color}"><summary>{total} {group} {told}</summary>'
+            f'<details{opened} id="claims-{group}" style="--color: {color}">'
+            f"<summary>{total} {group} {told}</summary>"
             f"{body}</details>"
         ] * bool(total)
     return f'<div class="claims-index">{"".join(groups)}</div>'
@@ -199,8 +200,9 @@ def scoreboard(entries: list[Entry]) -> str:
     paper = [entry for entry in entries if not entry.own]
     small = sum(entry.verdict.verdict == "measured at small scale" for entry in paper)
     hold, differ, undecided = totals(paper).values()
-    told = f"{hold} of our {len(paper)} claims hold, {differ} differ and {undecided} are undecided"
-    note = f"Of those that hold, {small} only at small scale"
+    told = f"Of {len(paper)} claims of the paper, {hold} hold, {differ} differ and "
+    told += f"{undecided} are undecided"
+    note = f"{small} of the {hold} hold only at small scale"
     title = f'<p class="chart-title"><strong>{told}</strong> <span class="note">{note}</span></p>'
     return f'<div class="scoreboard">{title}{bars(entries)}</div>'
 
@@ -272,12 +274,10 @@ def story(entries: list[Entry]) -> str:
         "only at small scale",
         "differ": "because a computation or another part of the paper contradicts them",
         "undecided": "because only the paper’s data and GPUs could decide, or because our "
-        "small models do not",
+        "measurements do not",
     }
-    number = "font: 400 2.5rem/1.1 var(--serif); margin: 0; text-decoration: none; display: block"
     parts = "".join(
-        f'<div><a href="claims.html#the-claims" style="{number}">{count} {group}</a>'
-        f"<p>{means[group]}</p></div>"
+        f'<div><a href="claims.html#claims-{group}">{count} {group}</a><p>{means[group]}</p></div>'
         for group, count in totals(paper).items()
     )
     return f'<div class="habits claims-story">{parts}</div>'

@@ -954,7 +954,8 @@ def test_figure_1_is_clicked_marked_and_played(visit) -> None:
     expect(told).to_contain_text("Feed Forward, decoder")
     place.get_by_role("button", name="Next").click()
     shown_at = [place.locator(part).bounding_box() for part in (".figure", ".note")]
-    for box_of in shown_at:  # the whole figure and what it tells of a box are on one screen
+    expect(place.locator(".rows")).to_be_visible()  # below
+    for box_of in shown_at:  # the whole figure and the sentence about a box are on one screen
         assert box_of["y"] >= 48 and round(box_of["y"] + box_of["height"]) <= 844
     assert tab.url.endswith("3-model-architecture.html")
 

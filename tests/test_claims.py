@@ -203,8 +203,8 @@ def test_the_index_escapes_and_leads_to_the_chapter_and_the_bars_count_by_verdic
     small = verdicts.Entry("z", made(kind="at small scale"))
     own = verdicts.Entry("since-2017", made(id="own", section="Since 2017"))
     bar = verdicts.scoreboard([entry, small, *others, entry, own])
-    assert "3 of our 5 claims hold, 1 differ and 1 are undecided" in bar
-    assert "Of those that hold, 1 only at small scale" in bar
+    assert "Of 5 claims of the paper, 3 hold, 1 differ and 1 are undecided" in bar
+    assert "1 of the 3 hold only at small scale" in bar
     names = re.findall(r"<(?:b|span)>(.*?)</", bar)
     assert names == ["hold", "✓ as measured", "≈ at small scale", "≠ differ", "○ undecided"]
     counts = re.findall(r">(\d+ \w+)</a>", verdicts.story([entry, small, *others, entry, own]))

@@ -18,7 +18,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     columns = {  # what a curve is, and what it shows
         "work": [
             "operations, by the formula (log scale)",
-            "By the formulas, comparing all pairs is less work than a recurrence up to length 512",
+            "By the formulas, comparing all pairs is less work than a recurrence below length 512",
         ],
         "waiting": [
             "operations in a row (log scale)",
@@ -175,7 +175,7 @@ def draw_work(d: int, matrices: dict[str, int]) -> alt.LayerChart:
         ),
         title=alt.TitleParams(
             alt.expr(
-                "'At ' + format(tokens, ',') + ' tokens, comparing all pairs is ' + "
+                "'At ' + format(tokens, ',') + ' tokens, the pairs are ' + "
                 f"format(tokens / (tokens + {2 * d}), '.0%') + ' of self-attention’s work'"
             ),
             subtitle="Millions of arithmetic operations (FLOPs) per token",

@@ -1,20 +1,20 @@
 """Steps to learn against the distance, for section 2."""
 
 import math
-from collections.abc import Sequence
 
 import altair as alt
 import pandas as pd
 
 from book import charts
 
-NAMES = {  # of the stacks, and their layer in the palette
-    "contiguous": ("contiguous", "convolutional"),
-    "LSTM": ("LSTM", "LSTM"),
-    "dilated": ("dilated", "dilated"),
-    "self-attention": ("self-attention", "self-attention"),
+LAYERS = {  # of the stacks, in the palette
+    "contiguous": "convolutional",
+    "LSTM": "LSTM",
+    "dilated": "dilated",
+    "self-attention": "self-attention",
 }
-HEIGHT, LIMIT = 260, 4000  # in pixels; steps after which a network has failed
+HEIGHT, GAP = 260, 19  # of the chart, and the least between two names, in pixels
+LIMIT = 4000  # steps after which a network has failed
 
 
 def draw_recall(runs: pd.DataFrame, titles: dict[int, str], ends: tuple[int, int]) -> alt.Chart:
@@ -27,7 +27,7 @@ def draw_recall(runs: pd.DataFrame, titles: dict[int, str], ends: tuple[int, int
     """
     first, *more = titles
     chosen = "layers" if more else first
-    runs = runs[runs["stack"].isin(NAMES)].query("layers == @first or stack == 'contiguous'")
+    runs = runs[runs["stack"].isin(LAYERS)].query("layers == @first or stack == 'contiguous'")
     keys = ["stack", "layers", "distance"]
     middle = runs.groupby(keys, as_index=False)["steps"].median()
     learned = middle[middle["steps"] < LIMIT]
@@ -35,14 +35,14 @@ def draw_recall(runs: pd.DataFrame, titles: dict[int, str], ends: tuple[int, int
     named = pd.concat(_named(learned, layers, first, ends) for layers in titles)
 
     color = alt.Color("stack:N", legend=None).scale(
-        domain=list(NAMES), range=[charts.LAYERS[layer] for _, layer in NAMES.values()]
+        domain=list(LAYERS), range=[charts.LAYERS[layer] for layer in LAYERS.values()]
     )
     x = alt.X("distance:Q", title="distance (symbols)").scale(
         domain=[0.8, 8], nice=False, range=[0, alt.ExprRef("width - 132")]
     )
     y = alt.Y("steps:Q", title="steps of training (log scale), better ↓")
     y = y.scale(type="log", domain=list(ends), nice=False)
-    x = x.axis(grid=False, values=[*range(1, 9)], tickCount=8, format="d")
+    x = x.axis(grid=False, values=[*range(1, 9)], format="d")
     y = y.axis(
         grid=False, values=[10, 30, 100, 300, 1000], format=",d", minExtent=46, **charts.UPRIGHT
     )
@@ -65,7 +65,8 @@ def draw_recall(runs: pd.DataFrame, titles: dict[int, str], ends: tuple[int, int
             chart(failed.tail(1)).mark_text(**text, text=f"not in {LIMIT:,}"),
         ]
     told = "; ".join(
-        f"{NAMES[stack][0]}, {count} layers: " + ", ".join(f"{steps:,.0f}" for steps in rows)
+        f"{stack}, {count} layers: "
+        + ", ".join("not learned" if steps == LIMIT else f"{steps:,.0f}" for steps in rows)
         for (stack, count), rows in middle.groupby(["stack", "layers"])["steps"]
     )
     found = alt.layer(*layers).properties(
@@ -84,15 +85,13 @@ def draw_recall(runs: pd.DataFrame, titles: dict[int, str], ends: tuple[int, int
     return found.add_params(alt.param("layers", value=first, bind=bound))
 
 
-def _named(
-    learned: pd.DataFrame, layers: int, first: int, ends: Sequence[int], least: float = 19
-) -> pd.DataFrame:
-    """What the ends of the lines are called, at least so many pixels apart."""
+def _named(learned: pd.DataFrame, layers: int, first: int, ends: tuple[int, int]) -> pd.DataFrame:
+    """What the ends of the lines are called, at least `GAP` pixels apart."""
     of = lambda stack: layers if stack == "contiguous" else first
     rows = learned[learned["layers"] == learned["stack"].map(of)]
     rows = rows[~rows.duplicated("stack", keep="last")].sort_values("steps")
-    told = rows["stack"].map(lambda stack: NAMES[stack][0]) + rows["steps"].map(" {:.0f}".format)
-    gap = least / HEIGHT * math.log(ends[1] / ends[0])
+    told = rows["stack"] + rows["steps"].map(" {:.0f}".format)
+    gap = GAP / HEIGHT * math.log(ends[1] / ends[0])
     at = [math.log(steps) for steps in rows["steps"]]
     for _ in range(20):  # names that touch move apart, each half of the way
         for i in range(1, len(at)):

@@ -60,7 +60,7 @@ def draw_stored(memory: pd.DataFrame) -> alt.LayerChart:
                 "'Equation 1 as written stores ' + format(n, ',') + "
                 "' times as much as a fused kernel'"
             ),
-            subtitle="For one head, not counting its queries, keys, values and outputs",
+            subtitle="One head, four bytes a number, without queries, keys, values and outputs",
         ),
         description="A square for the weights, and a thin column for what a fused kernel stores; "
         + "; ".join(

@@ -46,10 +46,10 @@ def draw_loop(words: Sequence[float]) -> alt.LayerChart:
     states = ", ".join(each.name for each in now)
     before, end = f"state{last}", f"state{last + 1}"
     found = f"({squared} ? '(' + {before} + '/2)² + ' : {before} + '/2 + ') + {words[last]} + ' = '"
-    total = f"{squared} ? 'no weights fit' : '{' + '.join(parts)} = ' + {end}"
+    total = f"{squared} ? 'no weights fit all words' : '{' + '.join(parts)} = ' + {end}"
     titles = [
         "A loop that only halves is a single weighted sum",
-        "With a square, no weights give the last state",
+        "With a square, no fixed weights give the last state for all words",
     ]
     return _draw(
         boxes,
@@ -66,7 +66,8 @@ def draw_loop(words: Sequence[float]) -> alt.LayerChart:
         ),
         description=f"Two drawings. A loop with the words {list(words)}: each state is a word and "
         "half of the state before. The same as one sum: lines with weights from all words to the "
-        "last state. If the half is squared, there are no such weights.",
+        "last state. If the half is squared, no fixed weights give it for all "
+        "words.",
         height=220,
         value=f"datum.state ? [{states}, {squared} ? '?' : {end}][datum.state] : datum.value",
         text=f"datum.y != 0 ? datum.text : datum.x < 1 ? {found} + {end} : {total}",

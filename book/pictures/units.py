@@ -50,7 +50,7 @@ def draw_units(
             for i, (x, y) in dots.items()
         ]
     fields = ["unit", "piece", "answer", "likeness", "both", "side"]
-    x = alt.X("answer:Q").title("the unit’s number →")
+    x = alt.X("answer:Q").title("number that the unit computes →")
     x = x.scale(domainMin=-7.3, domainMax=alt.ExprRef("width < 400 ? 8.4 : 6.2"), nice=False)
     y = alt.Y("likeness:Q").title("↑ likeness to the unit’s value (cosine)")
     y = y.scale(domain=[-0.3, 0.6], nice=False)

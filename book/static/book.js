@@ -555,7 +555,7 @@
   // What a link leads to may be folded away.
   function unfold() {
     const target = targetOf(location);
-    const folds = [target?.querySelector(":scope > :is(.experiment, details)")];
+    const folds = [target?.querySelector(":scope > .experiment, :scope.claim > details")];
     for (let at = target; at; at = at.parentElement) folds.push(at);
     const closed = folds.filter((fold) => fold?.matches("details:not([open])"));
     for (const fold of closed) fold.open = true;
@@ -578,7 +578,9 @@
     }
     let closed;
     addEventListener("beforeprint", () => {
-      closed = [...document.querySelectorAll(":is(.experiment, .flush):not([open])")];
+      closed = [
+        ...document.querySelectorAll(":is(.experiment, .flush, .claim > details):not([open])"),
+      ];
       for (const fold of closed) fold.open = true;
     });
     addEventListener("afterprint", () => {

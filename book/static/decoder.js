@@ -344,7 +344,7 @@ window.decoder = (() => {
       const body = make("tbody", {}, ...this.cells.map((row) => make("tr", {}, ...row)));
       const buttons = this.pieces.map(({ element }) => element);
       const say = (tag, textContent) => make(tag, { textContent });
-      const about = "0 is best. Wider: more probable; pale: to come";
+      const about = "Numbers: scores, 0 is best. Wider: more probable; pale: to come";
       const choosing = make("div", { className: "choosing" }, ...buttons);
       const acts = controls(this.back, this.next, this.play);
       const others = this.input.form.nextElementSibling;

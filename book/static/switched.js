@@ -36,41 +36,41 @@ window.switched = (() => {
   }
 
   function fill(form) {
-    const cells = [...form.closest("section").querySelectorAll("tbody tr")]
-      .filter(({ cells }) => cells.length === 3)
-      .slice(-changes({ N: 0, N_decoder: 0 }).length)
-      .map(({ cells: [, cell] }) => cell);
+    const rows = form.closest("section").querySelectorAll("tbody tr");
+    const cells = [...rows].map(({ cells: [, cell] }) => cell);
     const first = cells.map(({ innerHTML }) => innerHTML);
     const { megabytes, model: name, sentences } = form.dataset;
     const about = `Your own sentence loads the model (${megabytes} MB) at the first click. It runs on this page; nothing is sent.`;
-    const { input, note } = window.live.asking(form, "Translate", about, run);
+    const { input, note, to } = window.live.asking(form, "Translate", about, run);
     let latest = 0;
 
     async function run() {
       const turn = ++latest;
       const isLast = () => turn === latest;
       const { value } = input;
-      if (window.live.BLANK.test(value)) return;
-      if (value === JSON.parse(sentences)[0]) {
+      if (window.live.BLANK.test(value) || value === JSON.parse(sentences)[0]) {
         cells.forEach((cell, i) => {
           cell.innerHTML = first[i];
+          cell.removeAttribute("lang");
         });
+        note.textContent = about;
         return;
       }
       try {
         note.textContent = "Loading …";
         const model = await window.liveModel(name);
+        if (!isLast()) return;
         const { ids } = model.encode(value);
         for (const cell of cells) cell.textContent = "…";
         for (const [i, touch] of changes(model.transformer).entries()) {
           note.textContent = `Translating, ${i + 1} of ${cells.length} …`;
           const text = await translate(model, ids, touch, isLast);
           if (text === null) return;
-          cells[i].textContent = text;
+          Object.assign(cells[i], { textContent: text, lang: to });
         }
         note.textContent = "The table above shows the translations of this sentence.";
       } catch (error) {
-        note.textContent = `This did not work: ${error.message}`;
+        if (isLast()) note.textContent = `This did not work: ${error.message}`;
       }
     }
   }
