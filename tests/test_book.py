@@ -599,6 +599,7 @@ def test_the_rail_keeps_which_pages_were_read_to_the_end(visit) -> None:
     expect(entry).not_to_have_class(re.compile("read"))
     tab.locator(".prev-next-footer").scroll_into_view_if_needed()
     expect(entry).to_have_class(re.compile("read"))
+    tab.wait_for_timeout(500)  # another process of the browser keeps it
     tab.goto(tab.url.replace("2-background", "1-introduction"))
     expect(entry).to_contain_text(re.compile(r"\d+ min · read"))
     expect(tab.locator(".rail .read")).to_have_count(1)
@@ -998,6 +999,32 @@ def test_figure_1_takes_the_reader_s_sentence(visit, translator) -> None:
     expect(note).to_have_text(german)
     tab.reload()  # the address keeps it
     expect(note).to_have_text(german, timeout=30_000)
+
+
+def test_boxes_are_switched_off_for_the_reader_s_sentence(visit, translator) -> None:
+    tab = visit("3-model-architecture", offline=True)
+    form = tab.locator("div.live[data-show=switched]")
+    cells = tab.locator("table:has(th:has-text('switched off')) tbody td:nth-child(2)")
+    first = cells.all_inner_texts()
+    field, note = form.get_by_label("English", exact=True), form.locator(".note")
+    field.fill("Two dogs play in the snow.")
+    field.press("Enter")
+    expect(note).to_have_text(re.compile("^The table above"), timeout=60_000)
+    found = cells.all_inner_texts()
+    assert found[0] == translator.translate("Two dogs play in the snow.")
+    assert len(found) == len(first) == 7 and len({*found}) > 2 and not {*found} & {*first}
+    field.fill("A dog is chasing a man.")
+    field.press("Enter")
+    expect(note).to_have_text(re.compile("nothing is sent"))
+    assert cells.all_inner_texts() == first
+
+
+def test_the_evidence_of_claims_is_printed(visit) -> None:
+    tab = visit("3-2-attention")
+    folded = tab.locator(".claim > details:not([open])")
+    expect(folded.first).to_be_visible()
+    tab.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    expect(folded).to_have_count(0)
 
 
 def test_figure_1_tells_of_a_model_that_is_not_there(visit) -> None:
