@@ -176,7 +176,8 @@ def draw_work(d: int, matrices: dict[str, int]) -> alt.LayerChart:
         title=alt.TitleParams(
             alt.expr(
                 "'At ' + format(tokens, ',') + ' tokens, the pairs are ' + "
-                f"format(tokens / (tokens + {2 * d}), '.0%') + ' of self-attention’s work'"
+                f"format(tokens / (tokens + {matrices['self-attention'] * d / 2:g}), '.0%') + "
+                "' of self-attention’s work'"
             ),
             subtitle="Millions of arithmetic operations (FLOPs) per token",
         ),
