@@ -122,7 +122,7 @@ def is_folded(node: nodes.Node | None) -> bool:
     return "hide-input" in tags and "solution" not in tags and "export" not in node["cell_metadata"]
 
 
-BRIEF, SEEN, LEAST = 90, 420, 340  # letters: of one line, of what is not folded, of what is
+SEEN, LEAST = 420, 340  # letters: of what is not folded, of what is
 SENTENCE = re.compile(r"(?<=[.?])(?<!\bal\.)(?<!\.g\.)(?<!\.e\.) (?=[A-Z])")  # where one ends
 WHOLE = FOLD.format("docstring", "whole paragraph")
 
@@ -138,10 +138,7 @@ def show_paper(cell: nodes.container) -> None:
     cell.children = [output]
     named = any("original" in each["classes"] for each in cell.document.findall(nodes.container))
     cell["classes"].append("original")
-    paragraph = output.next_node(nodes.paragraph)
-    if len(paragraph.astext()) < BRIEF:
-        cell["classes"].append("brief")
-    fold_rest(paragraph)
+    fold_rest(output.next_node(nodes.paragraph))
     for link in output.findall(nodes.reference):
         if named:  # the first quotation of the page names the paper
             link.children = [nodes.Text(link.astext().removeprefix("Vaswani et al. (2017), "))]
