@@ -32,31 +32,6 @@ def linearize(tree: "Tree") -> list[str]:
     return [f"({tree.label()}", *inside, f"){tree.label()}"]
 
 
-_TABLE_4 = {
-    "WSJ only, discriminative": {
-        "Vinyals & Kaiser 2014": 88.3, "Petrov 2006": 90.4, "Zhu 2013": 90.4, "Dyer 2016": 91.7,
-        "Transformer (4 layers)": 91.3,
-    },
-    "semi-supervised": {
-        "Zhu 2013": 91.3, "Huang & Harper 2009": 91.3, "McClosky 2006": 92.1,
-        "Vinyals & Kaiser 2014": 92.1, "Transformer (4 layers)": 92.7,
-    },
-    "multi-task": {"Luong 2015": 93.0},
-    "generative": {"Dyer 2016": 93.3},
-}  # fmt: skip
-
-
-def table_4() -> "pd.DataFrame":
-    """Table 4: F1 in percent on section 23 of the Wall Street Journal.
-
-    Source: section 6.3, Table 4.
-    """
-    with extra("viz"):
-        import pandas as pd
-    rows = [(name, how, f1) for how, group in _TABLE_4.items() for name, f1 in group.items()]
-    return pd.DataFrame(rows, columns=["parser", "training", "F1"])
-
-
 @dataclass(frozen=True)
 class Parser:
     """A translator from words to trees, trained on lines as `write_treebank` writes them.
@@ -109,3 +84,28 @@ def load_parser(name: str = "craft-parser", device: str = "cpu") -> Parser:
     Raises: as `load_pretrained`.
     """
     return Parser(load_pretrained(name, device))
+
+
+_TABLE_4 = {
+    "WSJ only, discriminative": {
+        "Vinyals & Kaiser 2014": 88.3, "Petrov 2006": 90.4, "Zhu 2013": 90.4, "Dyer 2016": 91.7,
+        "Transformer (4 layers)": 91.3,
+    },
+    "semi-supervised": {
+        "Zhu 2013": 91.3, "Huang & Harper 2009": 91.3, "McClosky 2006": 92.1,
+        "Vinyals & Kaiser 2014": 92.1, "Transformer (4 layers)": 92.7,
+    },
+    "multi-task": {"Luong 2015": 93.0},
+    "generative": {"Dyer 2016": 93.3},
+}  # fmt: skip
+
+
+def table_4() -> "pd.DataFrame":
+    """Table 4: F1 in percent on section 23 of the Wall Street Journal.
+
+    Source: section 6.3, Table 4.
+    """
+    with extra("viz"):
+        import pandas as pd
+    rows = [(name, how, f1) for how, group in _TABLE_4.items() for name, f1 in group.items()]
+    return pd.DataFrame(rows, columns=["parser", "training", "F1"])

@@ -237,7 +237,7 @@ def hero_place(model: str, sentences: list[str]) -> str:
         f'<div class="hero" data-model="{model}" data-megabytes="{megabytes}">'
         f"<p>A model trained with this book’s code translates “{first['english']}” as "
         f'“<span lang="de">{first["german"]}</span>” '
-        '<a href="3-model-architecture.html">See it go through Figure 1</a></p>'
+        '<a href="3-model-architecture.html">See it go through the model</a></p>'
         f'<script type="application/json">{data}</script></div>'
     )
 

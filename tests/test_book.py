@@ -968,7 +968,7 @@ def test_figure_1_takes_the_reader_s_sentence(visit, translator) -> None:
     field = tab.locator(".hero, .own").get_by_label("English", exact=True)
     field.fill(own)
     expect(tab.locator(".hero .said")).to_have_text(re.compile("^In German"), timeout=30_000)
-    tab.get_by_role("link", name="See it go through Figure 1").click()  # the sentence goes along
+    tab.get_by_role("link", name="See it go through the model").click()  # the sentence goes along
     note, place = tab.locator(".own").get_by_role("status"), tab.locator(".alive")
     german = f"In German: {translator.translate(own)}"
     expect(note).to_have_text(german, timeout=30_000)

@@ -292,7 +292,7 @@ def test_one_matrix_reads_a_token_and_scores_the_next(chart) -> None:
     def check(step: int) -> None:
         said = f"{likeliest[step]:.0%}"
         assert title.inner_text() == (
-            f"The matrix that reads “{read[step]}” also gives “{written[step]}” {said}"
+            f"One matrix reads “{read[step]}” and makes “{written[step]}” {said} likely"
         )
         shares = [text for text in opened.texts() if re.fullmatch(r"\d+%", text)]
         assert said in shares and 97 <= sum(int(share[:-1]) for share in shares) <= 103
@@ -339,7 +339,7 @@ def test_one_length_for_two_sections(chart) -> None:
         if found == ["12"]:
             break
     assert (found, kept) == (["12"], "12")
-    assert {"11 steps", "11 layers", "4 layers", "1 layer"} <= set(opened.texts())
+    assert {"12 steps", "11 steps", "4 steps", "1 step"} <= set(opened.texts())
 
 
 def test_a_word_shows_its_lines_of_attention(chart) -> None:
@@ -363,10 +363,10 @@ def test_table_1_as_curves(chart) -> None:
     kinds = ["self-attention", "recurrent", "convolutional", "restricted self-attention"]
     units = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
     for (compared,) in opened.by_hand():
-        rows = opened.marks("layer", "value", "length (positions, log scale)")
+        rows = opened.marks("layer", "value", "length (tokens, log scale)")
         assert {row["layer"] for row in rows} == set(kinds) and len(rows) >= 40
         for row in rows:
-            n = number(row["length (positions, log scale)"])
+            n = number(row["length (tokens, log scale)"])
             expected = formulas[compared](n)[kinds.index(row["layer"])]
             digits, unit = re.fullmatch(r"([\d.]+)(\D?)", row["value"]).groups()
             assert float(digits) * units[unit] == pytest.approx(max(1, expected), rel=0.006)

@@ -38,4 +38,4 @@ def test_the_page_reads_the_kept_weights_from_the_paper() -> None:
     cells = re.findall(r"```\{code-cell\} ipython3\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     names: dict = {}
     exec("".join(re.sub(r"^:.*\n", "", cell) for cell in cells), names)
-    assert re.search(r"Read again from the PDF: \d{3} lines, all as in the table", names["found"])
+    assert re.search(r"finds all \d{3} lines, as in our table", names["found"])

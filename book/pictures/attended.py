@@ -7,7 +7,9 @@ import pandas as pd
 from torch import Tensor
 
 
-def draw_attended(rows: dict[str, Tensor], names: list[str], of: str, title: str) -> alt.LayerChart:
+def draw_attended(
+    rows: dict[str, Tensor], names: list[str], of: str, title: str | alt.TitleParams
+) -> alt.LayerChart:
     """Heat map of weights, one row for each of `rows`, with a column for each of `names`.
 
     `of` names whose weights they are, in the words of the description.

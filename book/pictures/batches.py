@@ -12,6 +12,7 @@ from book import charts
 SIDES = {"English": -1, "German": 1}  # and their directions
 MIDDLES = (-46, 46)  # of the two drawings
 GAPS = 12  # between batches, together, in heights of a pair
+FOOT = 2  # below the last batch, likewise
 
 
 def boxed(pieces: list[str]) -> str:
@@ -97,7 +98,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, dict[int, list]]) -> alt
     across = (
         alt.X("from:Q").title("length (tokens)").axis(ticks).scale(domain=[-89, 89], nice=False)
     )
-    down = alt.Y("start:Q").axis(None).scale(domain=[len(lengths) + GAPS, 0])
+    down = alt.Y("start:Q").axis(None).scale(domain=[len(lengths) + GAPS + FOOT, 0])
     font = alt.ExprRef("width < 400 ? 13 : 14")
     below = alt.Chart(names).encode(across, y=alt.value(-12))
     headings = [
@@ -132,10 +133,11 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, dict[int, list]]) -> alt
         *headings,
         *kinds,
         title=alt.Title(
-            alt.ExprRef(title), subtitle="Each bar is a pair of sentences, each block a batch"
+            alt.ExprRef(title),
+            subtitle="Each bar is a pair of sentences, each block a batch",
         ),
         width="container",
-        height=3 * (len(lengths) + GAPS),  # three pixels a pair
+        height=3 * (len(lengths) + GAPS + FOOT),  # three pixels a pair
         description="Sentence pairs as horizontal bars, stacked into batches, twice. In random "
         "order the batches are wide, and more than a third of their positions are padding. By "
         "similar length the same pairs fill fewer batches, with less than half as much padding. "

@@ -18,15 +18,15 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     columns = {  # what a curve is, and what it shows
         "work": [
             "operations, by the formula (log scale)",
-            "By the formulas, comparing all pairs is less work than a recurrence below length 512",
+            "By Table 1, self-attention costs less below 512 tokens",
         ],
         "waiting": [
-            "operations in a row (log scale)",
-            "Only a recurrence has to wait at every position",
+            "steps that follow one another (log scale)",
+            "Only a recurrence has to wait at every token",
         ],
         "distance": [
-            "layers or steps from end to end (log scale)",
-            "Self-attention joins both ends in one layer, at any length",
+            "steps from end to end (log scale)",
+            "Self-attention always joins both ends in one layer",
         ],
     }
     compare = alt.binding_radio(options=list(columns), name="Compare ")
@@ -37,7 +37,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     dashes = dashes.scale(domain=list(kinds), range=list(kinds.values()))
     # At the end there is room for what a curve is called.
     end = alt.ExprRef("width - (column == 'distance' ? (width < 500 ? 128 : 165) : 116)")
-    x = alt.X("n:Q").title("length (positions, log scale)")
+    x = alt.X("n:Q").title("length (tokens, log scale)")
     x = x.scale(type="log", base=2, domain=[8, 4096], range=[0, end], nice=False)
     y = alt.Y("value:Q").title(None)
     least, most = (alt.ExprRef(f"column == 'work' ? {of}") for of in ("1e4 : 0.6", "15e9 : 7000"))
@@ -86,7 +86,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     unit = alt.expr(f"{columns}[column][0]")
     return alt.layer(
         curves.mark_line().encode(
-            dashes, strokeWidth=alt.when(ours).then(alt.value(5)).otherwise(alt.value(2.5))
+            dashes, strokeWidth=alt.condition(ours, alt.value(5), alt.value(2.5))
         ),
         # A line alone would have the tooltip of its first point.
         curves.mark_point(size=200, opacity=0).encode(tooltip=shown),
@@ -112,7 +112,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=-46, y=-22, fontSize=14, text=unit),
         title=alt.TitleParams(
             alt.expr(f"{columns}[column][1]"),
-            subtitle="Table 1, for vectors of 512 numbers",
+            subtitle="Formulas of the paper’s Table 1, for vectors of 512 numbers",
             offset=12,
             fontSize=alt.ExprRef("width < 400 ? 13 : 15"),
         ),
@@ -175,7 +175,7 @@ def draw_work(d: int, matrices: dict[str, int]) -> alt.LayerChart:
         ),
         title=alt.TitleParams(
             alt.expr(
-                "'At ' + format(tokens, ',') + ' tokens, the pairs are ' + "
+                "'At ' + format(tokens, ',') + ' tokens, pairs are ' + "
                 f"format(tokens / (tokens + {matrices['self-attention'] * d / 2:g}), '.0%') + "
                 "' of self-attention’s work'"
             ),

@@ -7,10 +7,10 @@ from book import charts
 
 SETTINGS = {
     "beam 4": "a beam of four",
-    "beam 1": "greedy",
+    "beam 1": "greedy search",
     "best, float32": "32 bits",
     "best, bfloat16": "bfloat16",
-    "engine": "a trained model",
+    "engine": "our captions model",
 }
 SHORT = {"torch.nn.Transformer": "PyTorch", "Hugging Face Marian": "HF Marian"}
 CLEARLY = {"faster": charts.PALETTE[0], "no": charts.PALETTE[-1], "slower": charts.PALETTE[1]}
@@ -85,7 +85,7 @@ def draw_ratios(
         numbers.mark_text(**right),
         title=alt.Title(
             title,
-            subtitle="Time relative to ours, with intervals; gray: undecided",
+            subtitle="Time relative to ours, with intervals. Gray: no clear difference",
         ),
         width="container",
         height=alt.Step(25),

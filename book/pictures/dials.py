@@ -95,8 +95,8 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         named("orange", "pos + offset", orange, 138),
         data=alt.Data(values=hands),
         title=alt.TitleParams(
-            "Fast clocks distinguish neighbors, slow clocks distant positions",
-            subtitle="Below each clock: tokens per full turn",
+            "A position is a time shown on many clocks",
+            subtitle="Each hand: two numbers of the position’s vector. Below: tokens per full turn",
         ),
         description="Eight dials with two hands each, one for the position and one for a position "
         "some tokens later, from 1 to 100. The angle between them is the same at every position. "

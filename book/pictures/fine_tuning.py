@@ -67,8 +67,8 @@ def draw_gains(scores: pd.DataFrame, start: dict[str, float]) -> alt.LayerChart:
         width="container",
         height=alt.Step(STEP),
         title=alt.Title(
-            "With captions alone, the model forgets most of its general French",
-            subtitle="BLEU: agreement with human translations. Mixed: half general text",
+            "Taught captions alone, the model forgets its general French",
+            subtitle="BLEU: agreement with human translations. Mixed: with as much general text",
         ),
         description=f"BLEU on captions and on general text. The general model: "
         f"{start['captions']:.1f} and {start['general']:.1f}; {'; '.join(told)}.",

@@ -36,8 +36,8 @@ def draw_guesses(most: int = 8) -> alt.LayerChart:
             width="container",
             height=160,
             title=alt.Title(
-                "Each further guess adds less than the one before it",
-                subtitle="Mean number of tokens per step",
+                "Each further guess adds less than the last",
+                subtitle="Tokens that a step of the large model makes, on average",
             ),
             description="Tokens per step against the guesses, if each is right with probability "
             "0.8: " + ", ".join(f"{k}: {(1 - 0.8 ** (k + 1)) / 0.2:.1f}" for k in range(most + 1)),

@@ -41,7 +41,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
     lines = pd.DataFrame(
         {"x": x, "x2": x2, "y": GAPS[kind][0], "y2": GAPS[kind][1],
          "weight": round(weight, 3), "word": word,
-         "ink": (0.15 + 0.55 * weight) / (2 if kind == "encoder" else 1)}
+         "ink": (0.2 + 0.6 * weight) / (1.6 if kind == "encoder" else 1)}
         for kind, read in zip(GAPS, (english, german), strict=True)
         for word, x2, row in zip(read, below[kind], given[kind], strict=True)
         for x, weight in enumerate(row)
@@ -109,7 +109,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
             x2="x2",
             y2="y2",
             color=alt.value(gray),
-            opacity=alt.Opacity("size:Q", legend=None).scale(domain=[0, 1], range=[0, 0.55]),
+            opacity=alt.Opacity("size:Q", legend=None).scale(domain=[0, 1], range=[0.04, 0.85]),
         ),
         alt.Chart(frames)
         .mark_rect(filled=False, stroke=blue, strokeWidth=2)
@@ -137,14 +137,15 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
             x=alt.value(0), text="name"
         ),
         told.mark_text(
-            align="left", dx=small(0, 36), dy=small(14, 17), fontSize=12, color=gray
+            align="left", dx=small(0, 36), dy=small(14, 17), fontSize=small(12, 13), color=gray
         ).encode(x=alt.value(0), text="layer"),
     ).properties(
         width="container",
         height=HEIGHT,
         title=alt.Title(
             f"To write “{written}”, the last layer attends most to “{read}”",
-            subtitle="Point at a word, or tap it",
+            subtitle="Strips: 16 of a word’s 128 numbers. Lines: attention above 0.1. "
+            "Point at a word, or tap it",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
         "attention, of the first of four layers, and dots for the others; the rows after all four, "

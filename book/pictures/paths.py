@@ -31,14 +31,13 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         for n in LENGTHS:
             path = [(position + n - 1, layer) for position, layer in way(kind, n - 1)]
             last = path[-1][1]
-            count, unit = (n - 1, "step") if kind == "recurrent" else (last, "layer")
-            first = len(path) - 1 - count  # what is not counted
-            counts = [str(max(0, i - first) or "") for i in range(len(path))]
+            count = len(path) - 1
+            counts = ["", *map(str, range(1, len(path)))]
             stops += [(panel, n, i, *place, counts[i]) for i, place in enumerate(path)]
             new = range(layers, last + 1)  # layers that shorter sentences do not need
             dots += [(panel, n, *place) for place in product(range(max(LENGTHS)), new)]
             layers = last + 1
-            told = f"{count} {unit}" + "s" * (count > 1)
+            told = f"{count} step" + "s" * (count > 1)
             names.append((panel, n, KINDS[kind], told))
     stops = pd.DataFrame(stops, columns=["panel", "n", "order", "position", "layer", "count"])
     dots = pd.DataFrame(dots, columns=["panel", "from", "position", "layer"])
@@ -91,11 +90,11 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
             alt.X("end:Q", scale=None), y
         ),
         title=alt.Title(
-            "Every path grows with the sentence, except that of self-attention",
-            subtitle="Lowest row: the words; each row above it is a layer",
+            "Only self-attention’s path does not grow with the sentence",
+            subtitle="Lowest row: the words; each row above it is a layer; numbers: steps",
         ),
         description="Rows of dots, one above another for each layer, in four panels; in each, "
-        "the path of a signal from the first word to the last is lit and counted. The recurrent "
+        "the path from the first word to the last is lit and its steps are counted. The recurrent "
         "path leads through one layer, from state to state. Contiguous convolutions climb one "
         "layer per word, dilated ones double their stride in each layer, and self-attention needs "
         "a single layer.",

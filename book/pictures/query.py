@@ -66,7 +66,11 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     )
     width = alt.StrokeWidth("weight:Q").legend(None).scale(domain=[0, 1], range=[2, 18])
     # One row per word adds its weight times its value, and a last row shows their sum.
-    zero, reach = f"({narrow} ? 0.95 : 3.58)", f"({narrow} ? 1.15 : 1.05)"
+    right = f"(width / {unit} - 2.25)"  # the end of a narrow picture
+    zero, reach = (
+        f"({narrow} ? ({right} - 0.2) / 2 : 3.58)",
+        f"({narrow} ? ({right} + 0.2) / 2 : 1.05)",
+    )
     level = lambda i: f"({narrow} ? -1.2 - (24 + 24 * {i}) / {unit} : 1.75 - 0.72 * {i})"
     last = level(3.1)
 
@@ -95,6 +99,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     arrow = one.transform_calculate(x="query_x", y="query_y")
     lines = [(i, -1, i, 2.1, i) for i in range(-2, 3)] + [(-2, i, 2.1, i, i) for i in range(-1, 3)]
     lines = alt.Chart(pd.DataFrame(lines, columns=["x", "y", "x2", "y2", "number"]))
+    lines = lines.transform_calculate(end=f"{narrow} && datum.x2 > 2 ? {right} : datum.x2")
     upright = "datum.x == datum.x2"
     grid = alt.Chart(pd.DataFrame(itertools.product(*steps.values()), columns=["x", "y"]))
     blue, orange, green, *_, grey = charts.PALETTE
@@ -104,11 +109,11 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     title = "['The query fits no single key best,', 'so the answer is 0']"
     for word, product in zip(words, products, strict=True):
         rivals = ", ".join(each for each in products if each != product)
-        fits = f"['The query fits the key of {word} best,', 'so its value weighs most']"
+        fits = f"['The query fits “{word}” best,', 'so “{word}” weighs most']"
         title = f"{product} > max({rivals}) ? {fits} : {title}"
     return alt.layer(
         lines.mark_rule(color=grey, aria=False)
-        .encode(x, y, x2="x2", y2="y2")
+        .encode(x, y, x2="end:Q", y2="y2")
         .encode(opacity=alt.condition("datum.number == 0", alt.value(0.6), alt.value(0.2))),
         lines.mark_text(
             fontSize=14,
@@ -163,7 +168,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         ).encode(x="x:Q", y="y:Q", text="name:N"),
         title=alt.TitleParams(
             alt.expr(f"width < 480 ? ({title}) : join({title}, ' ')"),
-            subtitle="Thicker key: larger weight",
+            subtitle="The query comes from “riding”; thicker key: larger weight",
         ),
         description="The keys of bicycle, man and a, lines of length 1 in the plane, and a query "
         "that can be moved. The width of each line shows the key's attention weight, which is "

@@ -37,12 +37,12 @@ def draw_recall(runs: pd.DataFrame, titles: dict[int, str], ends: tuple[int, int
     color = alt.Color("stack:N", legend=None).scale(
         domain=list(LAYERS), range=[charts.LAYERS[layer] for layer in LAYERS.values()]
     )
-    x = alt.X("distance:Q", title="distance (symbols)").scale(
+    x = alt.X("distance:Q", title="distance from the end (symbols)").scale(
         domain=[0.8, 8], nice=False, range=[0, alt.ExprRef("width - 132")]
     )
-    y = alt.Y("steps:Q", title="steps of training (log scale), better ↓")
+    y = alt.Y("steps:Q", title="steps of training until learned (log scale), better ↓")
     y = y.scale(type="log", domain=list(ends), nice=False)
-    x = x.axis(grid=False, values=[*range(1, 9)], format="d")
+    x = x.axis(grid=False, values=[*range(1, 9)], format="d", tickCount=8)
     y = y.axis(
         grid=False, values=[10, 30, 100, 300, 1000], format=",d", minExtent=46, **charts.UPRIGHT
     )
@@ -72,7 +72,7 @@ def draw_recall(runs: pd.DataFrame, titles: dict[int, str], ends: tuple[int, int
     found = alt.layer(*layers).properties(
         title=alt.Title(
             alt.expr(f"{titles}[layers]") if more else titles[first],
-            subtitle="Points: runs; lines: medians",
+            subtitle="Points: single networks; lines: their medians",
         ),
         width="container",
         height=HEIGHT,

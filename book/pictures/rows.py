@@ -37,8 +37,8 @@ def draw_rows(
         )
     ).set_axis(["step", "row", "name", "p", "best"], axis=1)
     titles = [
-        f"The matrix that reads “{names[step]}” also gives “{names[row]}” "
-        f"{probabilities[step, row]:.0%}"
+        f"One matrix reads “{names[step]}” and makes “{names[row]}” "
+        f"{probabilities[step, row]:.0%} likely"
         for step, row in enumerate(best)
     ]
 
@@ -160,7 +160,7 @@ def draw_rows(
         .add_params(read),
         title=alt.TitleParams(
             alt.expr(f"{titles}[read_row]"),
-            subtitle=f"A few of the matrix’s {size:,} rows and {matrix.size(1)} columns",
+            subtitle="“A man is riding a bicycle.” becomes German. A row: a token",
         ),
         description="One matrix, with a row for each token of a vocabulary. The row of the "
         "token that is read goes into the encoder and decoder layers. What they return is compared "

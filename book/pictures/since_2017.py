@@ -134,12 +134,9 @@ def draw_differences(rows: pd.DataFrame, title: str) -> alt.LayerChart:
         by_row.mark_text(align="right", fontSize=14, fontWeight=600).encode(
             x=alt.value(alt.ExprRef("width")), text=alt.Text("mean:Q", format="+.3f")
         ),
-        alt.Chart(pd.DataFrame([{}]))
-        .mark_text(align="right", fontSize=14)
-        .encode(x=alt.value(alt.ExprRef("width")), y=alt.value(-20), text=alt.value("nats")),
         title=alt.Title(
             title,
-            subtitle="With 95% intervals; gray: could be chance",
+            subtitle="Each alone, with 95% intervals. Gray: may be chance",
         ),
         usermeta={"above": 40},
         width="container",
@@ -159,7 +156,7 @@ def draw_lengths(texts: dict[str, tuple[pd.DataFrame, int]]) -> alt.HConcatChart
     """
     panels, told = zip(*(_lengths(title, *text) for title, text in texts.items()), strict=True)
     return alt.hconcat(*panels, spacing=25).properties(
-        title="In these small models, RoPE loses less at positions beyond those of training",
+        title="RoPE loses less on texts longer than in training",
         description="Loss by length of the texts. " + " ".join(told),
     )
 

@@ -26,7 +26,7 @@ def draw_stages(
     ]
     said = [word(i) for i in answer[0].tolist()]
     data = {
-        "title": "Each column starts as the token read and ends as the token to write",
+        "title": "Each column turns from one token into the next",
         "rows": rows,
         "read": said[:-1],
         "next": said[1:],

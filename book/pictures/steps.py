@@ -56,7 +56,7 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         name=f"({name}) + ' links'", last=last, top="datum.y2 + 1"
     )
     return alt.layer(
-        lines.mark_rule(color="#9AA0A6", opacity=0.4),
+        lines.mark_rule(color="#9AA0A6", opacity=0.6),
         longest.mark_rule(strokeWidth=2).encode(color),
         nodes.transform_filter("datum.layer == 'recurrent' && datum.start > 1")
         .mark_point(
@@ -85,8 +85,8 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
             )
         ),
         title=alt.TitleParams(
-            alt.expr("'Recurrence takes ' + n + ' steps to the last output, self-attention one'"),
-            subtitle="Circles: outputs, each with the step that computes it",
+            alt.expr("'Recurrence takes ' + n + ' steps, self-attention one'"),
+            subtitle="Numbers: the step that computes an output; bold: the way to the last",
         ),
         description="The same sentence read by two layers; each output has the number of the "
         "step in which it can be ready. In the recurrent layer lines lead from state to state and "

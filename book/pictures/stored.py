@@ -13,10 +13,14 @@ def draw_stored(memory: pd.DataFrame) -> alt.LayerChart:
     """
     most = int(memory.index.max())
     told = lambda kB: f"{kB:,.0f} kB" if kB >= 10 else f"{kB:.2g} kB"
-    # On a phone the column is closer to the square.
-    sizes = {"side": "min(256, 0.67 * width)", "start": "side + (width > 500 ? 140 : 22)"}
+    # The words are beside each shape, and on a phone above it.
+    sizes = {
+        "side": "width > 500 ? 300 : 0.67 * width",
+        "start": "width > 500 ? side + 215 : side + 22",
+        "top": "width > 500 ? 0 : 72",
+    }
     kinds = {
-        "weights": ("equation 1 as written", "{0} × {0} weights", charts.PALETTE[1]),
+        "weights": ("all weights", "{0} × {0} numbers", charts.PALETTE[1]),
         "kernel": ("fused kernel", "{0} numbers", charts.PALETTE[0]),
     }
     rows = pd.DataFrame(
@@ -34,13 +38,16 @@ def draw_stored(memory: pd.DataFrame) -> alt.LayerChart:
         long=f"side * n / {most}",
         # A number is narrower than a pixel; its column is drawn with two.
         x2=f"datum.kind == 'weights' ? datum.long : start + max(2, side / {most})",
-        y="72",
-        y2="72 + datum.long",
+        y="top",
+        y2="top + datum.long",
+        beside="width > 500 ? 16 + (datum.kind == 'weights' ? side : datum.x2) : datum.x",
     )
     outline = alt.Chart(pd.DataFrame([{}])).transform_filter(f"n < {most}")
-    outline = outline.transform_calculate(x="0", y="72", x2="side", y2="72 + side")
+    outline = outline.transform_calculate(x="0", y="top", x2="side", y2="top + side")
     texts = [
-        each.transform_calculate(y=f"{at}").mark_text(align="left", baseline="middle", **style)
+        each.transform_calculate(x="datum.beside", y=f"{at}").mark_text(
+            align="left", baseline="middle", **style
+        )
         for at, style in (
             (8, {"fontSize": 14, "fontWeight": 600}),
             (31, {"fontSize": 20, "fontWeight": 700}),
@@ -56,11 +63,8 @@ def draw_stored(memory: pd.DataFrame) -> alt.LayerChart:
         texts[1].encode(x, y, color, text="size:N"),
         texts[2].encode(x, y, text="count:N"),
         title=alt.Title(
-            alt.expr(
-                "'Equation 1 as written stores ' + format(n, ',') + "
-                "' times as much as a fused kernel'"
-            ),
-            subtitle="One head, four bytes a number, without queries, keys, values and outputs",
+            alt.expr("'Storing all weights takes ' + format(n, ',') + ' times the memory'"),
+            subtitle="Of one head, besides its inputs and outputs; four bytes a number",
         ),
         description="A square for the weights, and a thin column for what a fused kernel stores; "
         + "; ".join(
@@ -68,7 +72,7 @@ def draw_stored(memory: pd.DataFrame) -> alt.LayerChart:
             for n, row in memory.iterrows()
         ),
         width="container",
-        height=330,
+        height=310,
     ).add_params(
         *(alt.param(name, expr=expr) for name, expr in sizes.items()),
         alt.param(

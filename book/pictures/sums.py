@@ -49,7 +49,7 @@ def draw_loop(words: Sequence[float]) -> alt.LayerChart:
     total = f"{squared} ? 'no weights fit all words' : '{' + '.join(parts)} = ' + {end}"
     titles = [
         "A loop that only halves is a single weighted sum",
-        "With a square, no fixed weights give the last state for all words",
+        "With a square, no weighted sum gives the state",
     ]
     return _draw(
         boxes,
@@ -119,7 +119,7 @@ def draw_averages(
         links,
         texts,
         title=alt.Title(
-            "One average cannot tell who chases whom, but two heads can",
+            "One average loses who chases whom, two keep it",
             subtitle="Below: values; above: what the heads return",
         ),
         description="Lines from the values of words to what heads return, for two sentences. "

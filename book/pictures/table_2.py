@@ -25,8 +25,10 @@ def draw_table_2(systems: pd.DataFrame) -> alt.HConcatChart:
         strict=True,
     )
     return alt.hconcat(*panels, spacing=30).properties(
-        title="Big scores higher than the best before, for {:.0%} (German) and {:.0%} (French) of "
-        "its cost".format(*shares),
+        title=alt.Title(
+            "Big beats the best earlier system, at less cost",
+            subtitle="{:.0%} and {:.0%}: of the FLOPs of that system".format(*shares),
+        ),
         description="BLEU against the FLOPs of training. " + " ".join(told),
     )
 

@@ -31,10 +31,8 @@ def draw_units(
         named = {*most[:2], *(i for i in most[:4] if i in both), here}
         two = [names[i] for i in most[:2]]
         added = [names[i] for i in most[:2] if i in both]
-        like = ["neither", f"{''.join(added)} alone", "both"][len(added)]
-        titles[str(unit)] = (
-            f"Unit {unit} responds most to {' and '.join(two)}, and adds a vector like {like}"
-        )
+        like = ["but adds neither", f"but adds only {''.join(added)}", "and adds both"][len(added)]
+        titles[str(unit)] = f"Unit {unit} recognizes {' and '.join(two)}, {like}"
         counts[str(unit)] = f"on: {(answers[:, unit] > 0).sum():,}"
         labels.append(f"{unit}: {', '.join(two)}")
 
@@ -50,9 +48,9 @@ def draw_units(
             for i, (x, y) in dots.items()
         ]
     fields = ["unit", "piece", "answer", "likeness", "both", "side"]
-    x = alt.X("answer:Q").title("number that the unit computes →")
+    x = alt.X("answer:Q").title("number that the unit computes for the token →")
     x = x.scale(domainMin=-7.3, domainMax=alt.ExprRef("width < 400 ? 8.4 : 6.2"), nice=False)
-    y = alt.Y("likeness:Q").title("↑ likeness to the unit’s value (cosine)")
+    y = alt.Y("likeness:Q").title("↑ likeness of the token to what the unit adds (cosine)")
     y = y.scale(domain=[-0.3, 0.6], nice=False)
     seen = alt.Chart(pd.DataFrame(rows, columns=fields)).transform_filter("datum.unit == unit")
     seen = seen.encode(x.axis(grid=False), y.axis(**charts.UPRIGHT, format="~g", tickCount=5))
@@ -68,7 +66,12 @@ def draw_units(
         zero.mark_text(align="right", dx=-8, y=12, fontSize=14, text="off"),
         zero.mark_text(align="left", dx=8, y=12, fontSize=14, text=alt.expr(told)),
         zero.mark_text(
-            align="right", dx=-8, y=12, fontSize=14, color=blue, text="on and alike"
+            align="right",
+            dx=-8,
+            y=12,
+            fontSize=14,
+            color=blue,
+            text=alt.expr("width < 400 ? '' : 'recognized and added'"),
         ).encode(x=alt.value(alt.ExprRef("width"))),
         seen.mark_circle().encode(
             color=both(blue, gray),
@@ -84,7 +87,7 @@ def draw_units(
         ),
         title=alt.TitleParams(
             alt.expr(f"{titles}[unit]"),
-            subtitle="Each dot: a token in the place of “bicycle” (a sample)",
+            subtitle="Each dot: a token put in the place of “bicycle” (a sample)",
         ),
         width="container",
         height=270,

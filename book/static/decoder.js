@@ -101,7 +101,7 @@ window.decoder = (() => {
       const room = Math.max(tall, SLOT) + 2;
       const from = parent ? parent.y + parent.used : 0;
       // What is written over a thin ribbon has room there.
-      const over = tall < SLOT ? room - tall - 1 : (room - tall) / 2;
+      const over = tall < SLOT && !each.ended ? room - tall - 1 : (room - tall) / 2;
       const place = { ...at, order, tall, part, from, y: y + over, used: 0 };
       if (parent) parent.used += part;
       pull += tall * (from - place.y);
@@ -274,12 +274,15 @@ window.decoder = (() => {
         best: best?.path.includes(it),
       };
       const lower = kinds.thin && !each.ended ? -4 : 4; // over a thin ribbon, or in it
+      const style = `font-size: ${scroller.clientWidth < NARROW ? 12 : 13}px`;
       if (kinds.dead && place.broad < 5) continue; // beside what is drawn narrow
       const names = Object.keys(kinds).filter((kind) => kinds[kind]);
       const group = shape("g", { class: names.join(" ") }, shape("path", { d: area }));
       group.append(shape("path", { class: "contour", d: contour }));
       const write = (text, x, anchor) =>
-        group.append(shape("text", { x, y: place.middle + lower, "text-anchor": anchor }, text));
+        group.append(
+          shape("text", { x, y: place.middle + lower, "text-anchor": anchor, style }, text),
+        );
       if (each.ended && columns.at(-1).includes(each)) {
         write(endOf(it), place.x + place.broad + 5, "start");
         if (it.length <= time) write(minus(score(it, alpha), 2), width, "end");
@@ -344,7 +347,7 @@ window.decoder = (() => {
       const body = make("tbody", {}, ...this.cells.map((row) => make("tr", {}, ...row)));
       const buttons = this.pieces.map(({ element }) => element);
       const say = (tag, textContent) => make(tag, { textContent });
-      const about = "Numbers: scores, 0 is best. Wider: more probable; pale: to come";
+      const about = "A score of 0 is best. Wider bands are more probable, pale ones are to come";
       const choosing = make("div", { className: "choosing" }, ...buttons);
       const acts = controls(this.back, this.next, this.play);
       const others = this.input.form.nextElementSibling;

@@ -191,7 +191,7 @@ window.playground = (() => {
       if (!run.text) return;
       const { color } = getComputedStyle(heads); // first, because later it would wait for a layout
       const { updates, losses, right, seen, text } = run;
-      const sofar = `loss ${losses.at(-1)?.toFixed(3)}, ${right}\u00a0of\u00a0${run.settings.batch}\u00a0right`;
+      const sofar = `loss ${losses.at(-1)?.toFixed(3)}, ${right}\u00a0of\u00a0${run.settings.batch}\u00a0texts\u00a0right`;
       title.textContent = updates ? `update ${updates}, ${sofar}` : "untrained";
       const marks = Array.from(run.answer, (symbol, i) =>
         make(symbol === wanted?.[i] ? "span" : "del", { textContent: symbol }),

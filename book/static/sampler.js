@@ -61,6 +61,8 @@ window.sampler = (() => {
   const percent = (share) =>
     share < 0.001 ? "< 0.1%" : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)}%`;
 
+  const curly = (words) => words.replaceAll("'", "’"); // as printed
+
   // A button for each of the likeliest tokens, which chooses it, and a line for all others.
   function bars(choose) {
     const element = make("div", { className: "shares" });
@@ -120,7 +122,7 @@ window.sampler = (() => {
     const text = make("p", { className: "translation", lang: "en", role: "status" });
     text.append(typed, written);
     const note = make("p", { className: "note" });
-    note.textContent = `Recorded. The first touch loads the model (${box.dataset.megabytes} MB), which then runs on this page.`;
+    note.textContent = `A recording. The first touch loads the model (${box.dataset.megabytes} MB), which then runs on this page.`;
     const title = make("strong", {}, "A temperature below 1 favors the likeliest tokens");
     const key = make("span", {}, "Bar: how often drawn. Line: the model’s probability");
     const list = make("ul", { ariaLabel: "The last texts" });
@@ -193,7 +195,7 @@ window.sampler = (() => {
         const dial = name.toLowerCase().replace("-", "\u2011");
         return `${dial}\u00a0${tell(drawnWith[key])}`;
       });
-      return make("li", {}, said, make("small", { textContent: how.join(", ") }));
+      return make("li", {}, curly(said), make("small", { textContent: how.join(", ") }));
     }
     function keep() {
       if (isRecorded) list.replaceChildren();
@@ -238,8 +240,8 @@ window.sampler = (() => {
       note.textContent = isOver() ? `${said}: the end.` : `${said}; the next, from ${from}.`;
     }
     function show(before, after, shown) {
-      typed.textContent = before;
-      written.textContent = after;
+      typed.textContent = curly(before);
+      written.textContent = curly(after);
       shares.show(shown);
     }
   }

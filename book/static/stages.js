@@ -4,7 +4,7 @@
 window.stages = (() => {
   const { range, make, button, wide, dataOf, percent, wordOf } = window.elements;
   const [PARTS, FIVE] = [["masked", "source", "network"], 5];
-  const ABOUT = "Read upward; blue line: final from here on";
+  const ABOUT = "Read upward; darker: more probable";
 
   // A piece that goes in or comes out at its column, or another one.
   const kindOf = (piece, read, next) =>
@@ -18,10 +18,6 @@ window.stages = (() => {
     }
     return [rows.length - 1, 0];
   }
-
-  // From which row on a column shows the piece that it writes, up to the top.
-  const turns = ({ rows, next }) =>
-    next.map((piece, x) => rows.findLastIndex((row) => row[x][0][0] !== piece) + 1);
 
   const nameOf = (y) => (y ? `layer ${Math.ceil(y / 3)}, ${PARTS[(y - 1) % 3]}` : "embedding");
 
@@ -72,7 +68,6 @@ window.stages = (() => {
 
   // The table; arrows move between its cells.
   function drawTable({ rows, read, next }, show) {
-    const turned = turns({ rows, next });
     const told = (y, x) => `${nameOf(y)}, after “${read[x]}”`;
     const cells = rows.map((row, y) =>
       row.map((pairs, x) => {
@@ -87,7 +82,7 @@ window.stages = (() => {
         };
         const cell = button({
           textContent: piece,
-          className: `${kindOf(piece, read[x], next[x])}${y === turned[x] ? " turned" : ""}`,
+          className: kindOf(piece, read[x], next[x]),
           style: `--p: ${p.toFixed(3)}`,
           ariaLabel: `${piece}: ${told(y, x)}`,
           onclick: choose,
