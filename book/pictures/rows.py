@@ -160,7 +160,7 @@ def draw_rows(
         .add_params(read),
         title=alt.TitleParams(
             alt.expr(f"{titles}[read_row]"),
-            subtitle="“A man is riding a bicycle.” becomes German. A row: a token",
+            subtitle="“A man is riding a bicycle.” in German",
         ),
         description="One matrix, with a row for each token of a vocabulary. The row of the "
         "token that is read goes into the encoder and decoder layers. What they return is compared "
