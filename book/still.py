@@ -50,6 +50,8 @@ def fitted(spec: dict[str, Any], width: int) -> dict[str, Any]:
     if "hconcat" in spec:
         spec["vconcat"] = spec.pop("hconcat")
     meta = spec.get("usermeta", {})
+    if "height" in meta:
+        spec["height"] = meta["height"]
     if turned := meta.get("turned"):
         turn(spec, width)
     if step := meta.get("above"):

@@ -104,4 +104,5 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         "many, the last in about 20,000.",
         width="container",
         height=308,
+        usermeta={"height": 250},  # on a phone, where the dials are smaller
     ).add_params(pos, offset)

@@ -98,7 +98,7 @@
 
   // A narrow chart gets a narrow legend, and a title in several lines.
   function fitPhone(spec, width) {
-    const { turned, above, columns = 1 } = spec.usermeta ?? {};
+    const { turned, above, height, columns = 1 } = spec.usermeta ?? {};
     const narrow = (part) => {
       for (const [key, value] of Object.entries(part ?? {})) {
         if (key === "legend" && value)
@@ -112,6 +112,7 @@
       }
     };
     narrow(spec);
+    if (height) spec.height = height;
     if (turned) turn(spec);
     if (above) lift(spec, above);
     const title = typeof spec.title === "string" ? { text: spec.title } : spec.title;
