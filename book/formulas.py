@@ -39,6 +39,7 @@ MATH = re.compile(
     re.DOTALL,
 )
 NUMBER = re.compile(r"\\tag\{(.*?)\}")
+BREAK = r"\hspace{0pt}"  # where a long formula may become two lines
 
 
 def mathjax() -> Path:
@@ -73,8 +74,8 @@ def formula(tex: str, display: bool) -> str:
 
 
 def apart(tex: str) -> list[str]:
-    """The formulas of a row of them, which become lines on a phone."""
-    row = tex.split(r"\qquad")
+    """The formulas of a row of them, or the parts of a long one, which become lines on a phone."""
+    row = tex.split(BREAK if BREAK in tex else r"\qquad")
     whole = all(part.count("{") == part.count("}") for part in row) and r"\begin" not in tex
     return row if whole else [tex]
 
@@ -98,7 +99,8 @@ def set_formulas(text: str, fonts: str) -> str:
         number = NUMBER.search(tex)  # next to the formula, which can be scrolled on a phone
         beside = f"<span>({number[1]})</span>" if number else ""
         made = "".join(formula(part, display=True) for part in apart(NUMBER.sub("", tex)))
-        whole = f'<div class="math"{found["more"]}><div>{made}</div>{beside}</div>'
+        one = ' class="one"' * (BREAK in tex)
+        whole = f'<div class="math"{found["more"]}><div{one}>{made}</div>{beside}</div>'
         return found["before"] + whole + found["after"]
 
     done, count = MATH.subn(put, text)
