@@ -375,7 +375,7 @@ def test_table_1_as_curves(chart) -> None:
 
 def test_larger_batches_are_padded_more(chart) -> None:
     """The shares that are written are those of the marks, and both grow."""
-    opened, found = chart("5-1-data-batching", "Batch size"), {}
+    opened, found = chart("5-1-data-batching", "Batch size (tokens)"), {}
     for (size,) in opened.by_hand():
         tokens, padding = (opened.marks("order", what) for what in ("tokens", "padding"))
         assert len(tokens) == 4 * 80  # two languages, in both orders
@@ -412,7 +412,7 @@ def test_the_highest_rate_and_the_way_to_it_with_keys_alone(chart) -> None:
         steps = sorted({*range(1, 20_000, 99), int(warmup) - 1, int(warmup), int(warmup) + 1})
         rates = [rate(step, int(d_model), warmup=int(warmup)) for step in steps]
         assert number(told.split()[-1]) == pytest.approx(1e4 * max(rates), abs=0.051)
-        named = "update", "learning rate (in units of 10⁻⁴)"
+        named = "update", "learning rate × 10,000"
         point, *_ = opened.marks(*named, seen="[aria-roledescription=point]")
         assert number(point["update"]) == steps[rates.index(max(rates))]
     assert "5-3-optimizer" in tab.url  # arrows turned no page

@@ -78,7 +78,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, dict[int, list]]) -> alt
     at = f"indexof({sizes}, size)"
     chosen = lambda rows: alt.Chart(pd.DataFrame(rows)).transform_filter("datum.size == size")
     kinds = []  # beside the first block of either drawing
-    beside = ("tokens", "right", -6, blue, 45), ("padding", "left", 6, orange, 14)
+    beside = ("tokens", "right", -6, blue, 45), ("padding", "left", 6, orange, 9)
     for column, (what, align, dx, color, y) in enumerate(beside):
         middle, batches = MIDDLES[1 - column], [*orders.values()][1 - column]
         sign = 2 * column - 1
@@ -142,4 +142,6 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, dict[int, list]]) -> alt
         "order the batches are wide, and more than a third of their positions are padding. By "
         "similar length the same pairs fill fewer batches, with less than half as much padding. "
         "The size of the batches can be chosen.",
-    ).add_params(charts.slider("size", 400, sizes[0], sizes[-1], sizes[1] - sizes[0], "Batch size"))
+    ).add_params(
+        charts.slider("size", 400, sizes[0], sizes[-1], sizes[1] - sizes[0], "Batch size (tokens)")
+    )

@@ -44,11 +44,12 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
                 begin="datum.end - datum.turned % (2 * PI)",
                 wave="2 * PI * pow(10000, datum.pair / 8)",
                 told="format(datum.wave, datum.wave < 10 ? '.1f' : ',.2r')",
+                below="datum.told + (width < 500 ? '' : ' tokens')",
             )
             .encode(
                 alt.X("column:Q")
                 .axis(None)
-                .scale(domainMin=end(-0.5, -0.3), domainMax=end(3.5, 3.3), nice=False),
+                .scale(domainMin=end(-0.5, -0.262), domainMax=end(3.5, 3.262), nice=False),
                 alt.Y("row:Q").axis(None).scale(domain=[1.57, -0.57], nice=False),
                 tooltip=["pair:N", alt.Tooltip("told:N", title="tokens per full turn")],
             )
@@ -90,13 +91,13 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         hand(later, "later", 0.05),  # wider, so that it shows behind the other
         hand(here, "position", 0.03),
         once.mark_point(size=50, opacity=1, color=grey),
-        once.mark_text(dy=alt.ExprRef(f"{radius} + 16"), fontSize=14).encode(text="told:N"),
+        once.mark_text(dy=alt.ExprRef(f"{radius} + 16"), fontSize=14).encode(text="below:N"),
         named("blue", "pos", blue, 0),
         named("orange", "pos + offset", orange, 138),
         data=alt.Data(values=hands),
         title=alt.TitleParams(
             "A position is a time shown on many clocks",
-            subtitle="Each hand: two numbers of the position’s vector. Below: tokens per full turn",
+            subtitle="A hand: two numbers of a position’s vector. Below: its full turn, in tokens",
         ),
         description="Eight dials with two hands each, one for the position and one for a position "
         "some tokens later, from 1 to 100. The angle between them is the same at every position. "

@@ -53,9 +53,9 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         "room": "pow(min(17, 0.9 * min(right, up)), 2)",
     }
     left, floor = "datum.panel % across * wide", "floor(datum.panel / across) * (high + 16) + high"
-    place = {"x": f"{left} + 14 + right * datum.position", "y": f"{floor} - 36 - up * datum.layer"}
-    heads = {"x": f"{left} + 6", "y": f"{floor} - high + 12", "below": f"{floor} - high + 34"}
-    foot = {"x": f"{left} + 6", "y": f"{floor} - 12", "end": f"{left} + 22 + right * (n - 1)"}
+    place = {"x": f"{left} + 9 + right * datum.position", "y": f"{floor} - 36 - up * datum.layer"}
+    heads = {"x": left, "y": f"{floor} - high + 12", "below": f"{floor} - high + 34"}
+    foot = {"x": left, "y": f"{floor} - 12", "end": f"{left} + 18 + right * (n - 1)"}
     kind = f"{list(KINDS)}[datum.panel]"
     now = lambda data, of="datum.n == n", **places: (
         alt.Chart(data).transform_filter(of).transform_calculate(kind=kind, **places)

@@ -168,7 +168,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         ).encode(x="x:Q", y="y:Q", text="name:N"),
         title=alt.TitleParams(
             alt.expr(f"width < 480 ? ({title}) : join({title}, ' ')"),
-            subtitle="The query comes from “riding”; thicker key: larger weight",
+            subtitle="The query comes from “riding”; values: thing −1, person 1",
         ),
         description="The keys of bicycle, man and a, lines of length 1 in the plane, and a query "
         "that can be moved. The width of each line shows the key's attention weight, which is "

@@ -123,7 +123,12 @@ def draw_rows(
             fontWeight=600,
         ),
         line(blue, "right", "right + 5", "87", "87", 1),
-        line(blue, "right + 5", "right + 5", "87", f"{137 + 27 * len(names)}", 1),
+        line(blue, "right + 5", "right + 5", "87", f"{125 + 27 * len(names)}", 1),
+        made(
+            likely, "datum.step == 0", x="right + 5", x2="right + 10", y=f"{row} + 12", y2="datum.y"
+        )
+        .mark_rule(strokeWidth=1, color=blue)
+        .encode(**ends),
         zero.transform_calculate(y=f"{row} + 12", y2="datum.y")
         .mark_rule(strokeWidth=0.5, color=gray)
         .encode(**ends),

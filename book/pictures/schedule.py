@@ -22,11 +22,7 @@ def draw_rate(equation: str) -> alt.LayerChart:
         .scale(domain=[0, LAST])
         .axis(values=[*range(0, LAST + 1, 4000)], grid=False)
     )
-    y = (
-        alt.Y("rate:Q")
-        .title("learning rate (in units of 10⁻⁴)")
-        .axis(tickCount=6, **charts.UPRIGHT)
-    )
+    y = alt.Y("rate:Q").title("learning rate × 10,000").axis(tickCount=6, **charts.UPRIGHT)
     blue, orange, *_, ink = charts.PALETTE
     both = updates.transform_calculate(rate=yours, papers=papers)
     alone, shared = (both.transform_filter(f"datum.rate {o} datum.papers") for o in ("!=", "=="))

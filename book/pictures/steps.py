@@ -86,7 +86,7 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         ),
         title=alt.TitleParams(
             alt.expr("'Recurrence takes ' + n + ' steps, self-attention one'"),
-            subtitle="Numbers: the step that computes an output; bold: the way to the last",
+            subtitle="Numbers: the step that computes an output; bold: the way to the last output",
         ),
         description="The same sentence read by two layers; each output has the number of the "
         "step in which it can be ready. In the recurrent layer lines lead from state to state and "

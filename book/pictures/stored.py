@@ -64,7 +64,7 @@ def draw_stored(memory: pd.DataFrame) -> alt.LayerChart:
         texts[2].encode(x, y, text="count:N"),
         title=alt.Title(
             alt.expr("'Storing all weights takes ' + format(n, ',') + ' times the memory'"),
-            subtitle="Of one head, besides its inputs and outputs; four bytes a number",
+            subtitle="What one head stores besides its inputs and outputs, at four bytes a number",
         ),
         description="A square for the weights, and a thin column for what a fused kernel stores; "
         + "; ".join(

@@ -27,7 +27,9 @@ def draw_table_2(systems: pd.DataFrame) -> alt.HConcatChart:
     return alt.hconcat(*panels, spacing=30).properties(
         title=alt.Title(
             "Big beats the best earlier system, at less cost",
-            subtitle="{:.0%} and {:.0%}: of the FLOPs of that system".format(*shares),
+            subtitle="Big took {:.0%} of that system’s FLOPs in German, {:.0%} in French".format(
+                *shares
+            ),
         ),
         description="BLEU against the FLOPs of training. " + " ".join(told),
     )

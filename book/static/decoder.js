@@ -333,7 +333,7 @@ window.decoder = (() => {
       this.play = button({ textContent: "Play", onclick: () => this.toggle() });
       this.scroller = wide();
       this.status = make("p", { className: "told", role: "status" });
-      this.aim = make("strong");
+      [this.aim, this.about] = [make("strong"), make("span")];
       this.looks = make("div", { className: "looks" });
       this.pieces = drawPieces((i) => {
         const { mine } = this.state;
@@ -347,7 +347,6 @@ window.decoder = (() => {
       const body = make("tbody", {}, ...this.cells.map((row) => make("tr", {}, ...row)));
       const buttons = this.pieces.map(({ element }) => element);
       const say = (tag, textContent) => make(tag, { textContent });
-      const about = "A score of 0 is best. Wider bands are more probable, pale ones are to come";
       const choosing = make("div", { className: "choosing" }, ...buttons);
       const acts = controls(this.back, this.next, this.play);
       const others = this.input.form.nextElementSibling;
@@ -358,7 +357,7 @@ window.decoder = (() => {
       const name = say("summary", "Another sentence, settings, attention");
       box.classList.add("decoder");
       box.append(
-        make("p", { className: "chart-title" }, this.aim, say("span", about)),
+        make("p", { className: "chart-title" }, this.aim, this.about),
         this.scroller,
         make("div", { className: "acts" }, this.status, choosing, acts),
         make("table", { className: "kept" }, body),
@@ -467,7 +466,8 @@ window.decoder = (() => {
         this.cells[row][2].textContent = minus(score(each, alpha));
       }
       const aim = minus(score(bestOf(steps, alpha), alpha));
-      this.aim.textContent = `Match a score of ${aim}: translate “${source.text}”`;
+      this.aim.textContent = `Can you match the beam? Translate “${source.text}”`;
+      this.about.textContent = `It scores ${aim}, and 0 is best. Wider bands are likelier, pale ones are to come`;
       this.status.textContent = isOver ? verdictOf(mine, best, alpha) : said;
       this.back.ariaDisabled = time === 0;
       this.next.ariaDisabled = isOver;

@@ -218,7 +218,9 @@ window.playground = (() => {
     const viewBox = `0 0 ${width} ${height}`;
     const element = shape("svg", { viewBox, role: "img" }, grid, ...lines);
     element.classList.add("curves");
-    const label = (textContent, at) => Object.assign(shape("text", at), { textContent });
+    const style = `font-size: ${width < 400 ? 12 : 13}px`;
+    const label = (textContent, at) =>
+      Object.assign(shape("text", { ...at, style }), { textContent });
     const y = (loss) => top + (height - bottom - top) * (1 - Math.min(loss, most) / most);
     const draw = (runs) => {
       const updates = Math.max(MOST, ...runs.map(({ losses }) => losses.length));
@@ -229,7 +231,7 @@ window.playground = (() => {
       ];
       const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => {
         const at = { x: x(share * updates), y: height - 4, "text-anchor": "middle" };
-        if (share === 1) Object.assign(at, { x: at.x - 12, "text-anchor": "start" });
+        if (share === 1) Object.assign(at, { x: at.x - 18, "text-anchor": "start" });
         return label(`${Math.round(share * updates)}${share === 1 ? " updates" : ""}`, at);
       });
       const title = label("loss, nats per symbol", { x: 0, y: 12 });

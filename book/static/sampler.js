@@ -122,7 +122,7 @@ window.sampler = (() => {
     const text = make("p", { className: "translation", lang: "en", role: "status" });
     text.append(typed, written);
     const note = make("p", { className: "note" });
-    note.textContent = `A recording. The first touch loads the model (${box.dataset.megabytes} MB), which then runs on this page.`;
+    note.textContent = `A recording. The first touch loads the model (${box.dataset.megabytes}\u00a0MB), which then runs on this page.`;
     const title = make("strong", {}, "A temperature below 1 favors the likeliest tokens");
     const key = make("span", {}, "Bar: how often drawn. Line: the model’s probability");
     const list = make("ul", { ariaLabel: "The last texts" });
