@@ -22,9 +22,9 @@ RELATIVE = {
     "C: d_ff = 4096": "inner width × 2",
 }  # fmt: skip
 PLACES = {  # of a name, from its point, in pixels; to the left it ends there
-    "base": (-13, -9), "A: h = 1": (-9, 1), "A: h = 4": (-9, -2), "A: h = 16": (12, -8),
+    "base": (-13, -9), "A: h = 1": (-9, 1), "A: h = 4": (-9, 0), "A: h = 16": (12, -8),
     "B: d_k = 16": (-9, 4), "C: N = 4": (-9, 8), "C: d_ff = 1024": (-9, 2),
-    "C: d_model = 256": (7, 10), "D: dropout = 0.0": (20, -13), "D: dropout = 0.2": (-1, -15),
+    "C: d_model = 256": (7, 10), "D: dropout = 0.0": (20, -13), "D: dropout = 0.2": (-1, -16),
     "D: label_smoothing = 0.2": (-9, -1),
 }  # fmt: skip
 # Two rows have the same point, without room for their names beside it; a line leads there.
