@@ -31,8 +31,8 @@ def draw_units(
         named = {*most[:2], *(i for i in most[:4] if i in both), here}
         two = [names[i] for i in most[:2]]
         added = [names[i] for i in most[:2] if i in both]
-        like = ["but adds neither", f"but adds only {''.join(added)}", "and adds both"][len(added)]
-        titles[str(unit)] = f"Unit {unit} recognizes {' and '.join(two)}, {like}"
+        like = ["like neither", f"like {''.join(added)} alone", "like both"][len(added)]
+        titles[str(unit)] = f"Unit {unit} responds most to {' and '.join(two)}, its value is {like}"
         counts[str(unit)] = f"on: {(answers[:, unit] > 0).sum():,}"
         labels.append(f"{unit}: {', '.join(two)}")
 
@@ -71,7 +71,7 @@ def draw_units(
             y=12,
             fontSize=14,
             color=blue,
-            text=alt.expr("width < 400 ? '' : 'recognized and added'"),
+            text=alt.expr("width < 400 ? '' : 'on, and like the value'"),
         ).encode(x=alt.value(alt.ExprRef("width"))),
         seen.mark_circle().encode(
             color=both(blue, gray),
