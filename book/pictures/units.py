@@ -32,7 +32,9 @@ def draw_units(
         two = [names[i] for i in most[:2]]
         added = [names[i] for i in most[:2] if i in both]
         like = ["like neither", f"like {''.join(added)} alone", "like both"][len(added)]
-        titles[str(unit)] = f"Unit {unit} responds most to {' and '.join(two)}, its value is {like}"
+        titles[str(unit)] = (
+            f"Unit {unit} responds most to {' and '.join(two)}, and its value is {like}"
+        )
         counts[str(unit)] = f"on: {(answers[:, unit] > 0).sum():,}"
         labels.append(f"{unit}: {', '.join(two)}")
 
