@@ -610,6 +610,7 @@ def test_a_first_chart_is_a_picture_that_comes_alive_and_takes_on_what_was_set(v
     chart = tab.locator("div.chart").first
     still, slider = chart.locator(".still"), chart.locator("input[type=range]").first
     assert "warmup" in still.locator("svg.wide").text_content()
+    tab.evaluate("document.fonts.ready.then(() => null)")  # nothing moves now
     before = chart.bounding_box()
     slider.evaluate("(input) => { input.value = 4000; input.focus(); }")  # which is a sign
     expect(still).to_have_count(0, timeout=30_000)
