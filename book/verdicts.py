@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
@@ -319,6 +319,20 @@ def put_beside(
                 both += part
 
 
+def box(text: str, key: str, laboratory: bool, beside_it: Container[str]) -> str:
+    """The box of a claim as the site shows it: its verdict leads to what it means.
+
+    Outside the laboratory, its evidence is folded. In it, a claim that the same page tells beside
+    its paragraph, as its id says, is not told again.
+    """
+    put = lambda found: f"{found[1]}{sign(found[2])} {linked(found[2], key)}"
+    told = set_words(SHOWN.sub(put, text))
+    if not laboratory:
+        return told.replace("<details open", "<details")
+    again = re.search('id="claim-([^"]+)"', told)[1] in beside_it
+    return SAID.sub(r"</small></p>\1", told) if again else told
+
+
 def section_of(node: nodes.Element) -> nodes.Element | None:
     """The innermost section that a part of a document stands in."""
     while (node := node.parent) and not isinstance(node, nodes.section):
@@ -345,6 +359,7 @@ PLACES = {  # placeholder on a page, and the function that fills it
     '<div class="claims-index"></div>': index,
 }
 SHOWN_ON = ("chapters/index", "chapters/claims")
+SAID = re.compile(r" ·</small>.*?</p><details[^>]*><summary>evidence</summary>(.*)</details>")
 SHOWN = re.compile(r'(<aside class="claim"[^>]*><p[^>]*><strong>)\S+ ([^<]+)')  # sign, verdict
 
 
@@ -366,10 +381,7 @@ def collect_claims(app: Sphinx, env: BuildEnvironment) -> list[str]:
 
 
 class Claims(SphinxPostTransform):
-    """Put the collected claims into placeholders and beside the paper; link verdicts to the key.
-
-    Outside the laboratory, the evidence of a claim is folded.
-    """
+    """Put the collected claims into placeholders and beside the paper; link verdicts to the key."""
 
     default_priority = 194
     formats = ("html",)
@@ -378,12 +390,12 @@ class Claims(SphinxPostTransform):
         relative = self.app.builder.get_relative_uri
         address = lambda page: relative(self.env.docname, f"chapters/{page}")
         key = address("claims")
+        ours = self.document.findall(nodes.block_quote)
+        marks = {each.get("mark") for each in ours if not in_laboratory(each)}
+        beside_it = {each.verdict.id for each in self.env.book_claims if each.verdict.mark in marks}
         for raw in list(self.document.findall(nodes.raw)):
             if '<aside class="claim"' in (text := raw.astext()):
-                put = lambda found: f"{found[1]}{sign(found[2])} {linked(found[2], key)}"
-                told = set_words(SHOWN.sub(put, text))
-                if not in_laboratory(raw):
-                    told = told.replace("<details open", "<details")
+                told = box(text, key, in_laboratory(raw), beside_it)
                 raw.replace_self(nodes.raw("", told, format="html"))
             elif show := PLACES.get(text.strip()):
                 raw.replace_self(nodes.raw("", show(self.env.book_claims), format="html"))

@@ -193,6 +193,25 @@ def test_a_verdict_is_told_once_in_a_section():
     assert "#claim-even" in note.astext() and "s9-odd" not in note.astext()
 
 
+def test_a_box_in_the_laboratory_leaves_out_what_stands_beside_the_paragraph():
+    text = made(control="even")._repr_mimebundle_()["text/html"]
+    read, laboratory, again = (
+        verdicts.box(text, "claims.html", *where)
+        for where in ((False, {"s9-odd"}), (True, {"even"}), (True, {"s9-odd"}))
+    )
+    assert "<details style" in read and "<details open" in laboratory
+    assert STATEMENT in read and STATEMENT in laboratory and STATEMENT not in again
+    for part in (
+        "§3.2.1 ¶4",
+        "measured here",
+        "9 = 2·4 + 1.",
+        "Would refute it",
+        'id="claim-s9-odd"',
+    ):
+        assert part in again.replace("\xa0", " "), part
+    assert again.count("<p") == again.count("</p>") == 3 and "details" not in again
+
+
 def test_the_index_escapes_and_leads_to_the_chapter_and_the_bars_count_by_verdict():
     entry = verdicts.Entry("3-2-attention", made(statement="n < d", evidence="1 & -2"))
     table = verdicts.index([entry])
