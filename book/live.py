@@ -19,6 +19,7 @@ from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
 from annotated import by_hand, load_language_model, load_pretrained
+from annotated.machinery.trees.linear import split_words, words_to_line
 from annotated.machinery.visualization.weights import merge_words, read_attention
 
 STATIC = Path(__file__).resolve().parent / "static"
@@ -70,7 +71,8 @@ class Live(SphinxDirective):
         sentences = [line for line in self.content if line]
         if self.arguments[0] == "playground":
             return [nodes.raw("", playground_place(), format="html")]
-        kinds = {"hero": hero_place, "figure1": own_place, "sampler": sampler_place}
+        kinds = {"hero": hero_place, "figure1": own_place, "parse": parser_place,
+                 "sampler": sampler_place}  # fmt: skip
         if place := kinds.get(self.arguments[0]):
             self.env.note_dependency(str(MODELS / self.options["model"] / "model.safetensors"))
             text = place(self.options["model"], sentences)
@@ -246,6 +248,21 @@ def own_place(model: str, sentences: list[str]) -> str:
     """HTML that `static/figure1.js` fills with a field for the reader's own sentence."""
     megabytes = round(len(model_script(model)) / 1e6)
     return f'<div class="own" data-model="{model}" data-megabytes="{megabytes}"></div>'
+
+
+def parser_place(model: str, sentences: list[str]) -> str:
+    """HTML that `static/parse.js` fills: a field, and the line of the first sentence."""
+    words = words_to_line(split_words(sentences[0]))
+    line = loaded(model).translate(words, beam=4, alpha=0.3, max_extra=300)
+    megabytes = round(len(model_script(model)) / 1e6)
+    given = html.escape(json.dumps(sentences[:1], ensure_ascii=False))
+    data = json.dumps({"line": line}, ensure_ascii=False).replace("<", "\\u003c")
+    return (
+        f'<div class="live" data-show="parse" data-model="{model}" data-megabytes="{megabytes}" '
+        f'data-sentences="{given}"><noscript><p>For “{html.escape(sentences[0])}” the parser '
+        f"writes {html.escape(line)}; other sentences require JavaScript.</p></noscript>"
+        f'<script type="application/json">{data}</script></div>'
+    )
 
 
 def playground_place() -> str:

@@ -284,17 +284,25 @@ def story(entries: list[Entry]) -> str:
 
 
 def beside(entries: list[Entry], address: Callable[[str], str]) -> str:
-    """The verdicts on one paragraph, as a note in its margin: each claim leads to its box."""
-    told: dict[str, str] = {}  # for each verdict, in what it begins with, its claims
+    """The verdicts on one paragraph, as a note in its margin: each claim leads to its box.
+
+    More than two claims with one verdict are folded.
+    """
+    told: dict[str, list[str]] = {}  # for each verdict, its claims
     for page, verdict in entries:
         said = set_words(html.escape(verdict.statement))
-        name = f"{MARKS[verdict.verdict][0]} {linked(verdict.verdict, address('claims'))}"
-        begin = f'<p style="--edge: {verdict.edge}"><strong>{name}</strong>'
-        link = f' <a href="{address(page)}#claim-{verdict.id}">{said}</a>'
-        told[begin] = told.get(begin, "") + link
+        link = f'<a href="{address(page)}#claim-{verdict.id}">{said}</a>'
+        told.setdefault(verdict.verdict, []).append(link)
+    notes = []
+    for verdict, links in told.items():
+        edge = next(each.verdict.edge for each in entries if each.verdict.verdict == verdict)
+        name = f"{MARKS[verdict][0]} {linked(verdict, address('claims'))}"
+        claims = " ".join(links)
+        if len(links) > 2:
+            claims = f"<details><summary>{len(links)} claims</summary>{claims}</details>"
+        notes.append(f'<div style="--edge: {edge}"><strong>{name}</strong> {claims}</div>')
     label = f"{entries[0].verdict.mark}: verdict{'s' * (len(entries) > 1)}"
-    notes = "".join(f"{begin}{links}</p>" for begin, links in told.items())
-    return f'<aside class="beside" role="note" aria-label="{label}">{notes}</aside>'
+    return f'<aside class="beside" role="note" aria-label="{label}">{"".join(notes)}</aside>'
 
 
 def put_beside(

@@ -54,14 +54,6 @@ WRONG: dict[tuple[str, str], list[tuple[str, str, str]]] = {
          "data.fill_(5e3)\n    network.w_2.bias.data.fill_(-5e3)\n    return network",
          "only as far as the bias reaches"),
     ],
-    ("3-3-feed-forward", "GatedFeedForward"): [
-        ("self.w(x).relu() * self.v(x)", "(self.w(x) * self.v(x)).relu()", "taken of the product"),
-        ("self.w(x).relu() * self.v(x)", "self.w(x) * self.v(x).relu()", "taken of xV"),
-        ("self.v(x))", "self.v(x).relu())", "Both factors"),
-        (".relu()", "", "no ReLU yet"),
-        ("relu() *", "relu() +", "The two are added"),
-        ("d_ff, d_model, bias=False", "d_ff, d_model", "no biases"),
-    ],
     ("3-5-positional-encoding", "Shifted"): [
         (" if self.training else 0", "", "shifted in evaluation too"),
         ("LENGTH + 1", "LENGTH", "20 is missing"),

@@ -25,6 +25,7 @@ from annotated.machinery.formats.causal import load_language_model
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.recording import record_attention, switch_off, touch
 from annotated.machinery.translator import Translator
+from annotated.machinery.trees.linear import split_words, tree_to_line, words_to_line
 from benchmarks.logs import page_names
 from benchmarks.switches import KINDS
 from book.charts import words
@@ -32,6 +33,7 @@ from book.charts import words
 STATIC = ROOT / "book" / "static"
 CAPTIONS, GENERAL, FIREFOX = "multi30k-en-de", "general-en-fr", "firefox-en-pt"
 EVERYDAY = "tatoeba-en"  # a language model
+PARSER, ZEBRAS = "craft-parser", "Two zebras sleep under the bridge."
 live = pytest.importorskip("live", reason="needs the extra `book`")
 BOX, CAT = "A man is carrying a heavy box.", "A black dog chases a white cat."
 HOUSE = "The house near the river is white and very beautiful."
@@ -39,7 +41,9 @@ CHAIR = "When I saw the chair, it fell. | When I saw the car, it fell."
 SITE = ROOT / "_build" / "html"
 TEXTS = {page: path.read_text(encoding="utf-8") for page, path in sources().items()}
 # These views need a model at once.
-AT_ONCE = re.compile(r"```\{live\} (?!decoder|figure1|hero|playground|sampler|stages|switched)")
+AT_ONCE = re.compile(
+    r"```\{live\} (?!decoder|figure1|hero|parse|playground|sampler|stages|switched)"
+)
 PAGES = [page for page, text in TEXTS.items() if AT_ONCE.search(text)]
 assert len(PAGES) > 2
 
@@ -80,6 +84,7 @@ class Scripts:
             "figure1",
             "film",
             "hero",
+            "parse",
             "sampler",
             "bleu",
         )
@@ -114,6 +119,51 @@ def test_bleu_of_a_typed_output_is_that_of_the_standard_program(js: Scripts) -> 
         found = js.run("return window.bleu.score(a, b).bleu", given, references)
         expected = metrics.BLEU(smooth_method="none").corpus_score(given, [references]).score
         assert found == pytest.approx(expected)
+
+
+TREE = """const told = (node) => node.children
+    ? `(${[node.label, ...node.children.map(told)].join(" ")})` : `(${node.tag} ${node.word})`;
+return told(parse.read(a).tree)"""
+
+
+def test_words_are_split_on_the_page_as_in_python(js: Scripts) -> None:
+    pytest.importorskip("spacy", reason="needs the extra `parse`")
+    for text in (
+        *("The cat didn't sit.", "It's 3.5 mg, or 1,000 cells.", "“They’re well-known”, he said;"),
+        *("Mice (two) can't sleep!", ZEBRAS, BOX, ""),
+    ):
+        assert js.call("parse.split", text) == split_words(text), text
+
+
+def test_a_line_is_read_on_the_page_as_in_python(js: Scripts) -> None:
+    penn = pytest.importorskip("annotated.machinery.trees.penn")
+    with (resource_path("results") / "craft-test-trees.txt").open(encoding="utf-8") as lines:
+        trees = list(penn.read_trees(lines, "craft-test-trees.txt"))
+    told = lambda node: (
+        f"({tree_to_line(node)[1:]})"
+        if penn.is_tag(node)
+        else f"({' '.join([node.label(), *map(told, node)])})"
+    )
+    for tree in trees:
+        line, words = tree_to_line(tree), tree.leaves()
+        assert js.run(TREE, line) == told(tree)
+        found = js.call("parse.read", line)
+        assert found["whole"]
+        assert [one["word"] for one in found["words"]] == words_to_line(words).split()
+        first, _, rest = line.partition(" ")
+        for broken in rest, f"{line} {first}", line.replace("↑", "↑X", 1), f"{line} {line}":
+            assert not js.call("parse.read", broken)["whole"]
+
+
+def test_the_page_tells_a_tree_of_other_words_from_a_tree_of_these(js: Scripts) -> None:
+    line = "↓S ↓NP →NN Mice ↑NP ↓VP →VBP sleep ↑VP ↑S"
+    body = """const found = parse.read(a);
+        return parse.judge(found, parse.strange(found.words, b), b)"""
+    told = lambda line, *words: js.run(body, line, words)
+    assert told(line, "Mice", "sleep").endswith("tree. It has the words of the sentence.")
+    assert "tree. The sentence does not have “Mice”" in told(line, "Rats", "sleep")
+    assert told(line, "Mice", "sleep", "well").endswith("Words of the sentence are missing.")
+    assert "do not match" in told(line[:-3], "Mice", "sleep")
 
 
 SEARCH = """
@@ -390,9 +440,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         draw_stages(*stages_of(load_pretrained(CAPTIONS), CAT)).data,
         live.live_place("stages", CAPTIONS, [CAT]),
         live.sampler_place(EVERYDAY, ["She was", "The train"]),
+        live.parser_place(PARSER, [ZEBRAS]),
     ]
     (folder / "models").mkdir()
-    for name in CAPTIONS, GENERAL, FIREFOX, EVERYDAY:
+    for name in CAPTIONS, GENERAL, FIREFOX, EVERYDAY, PARSER:
         (folder / "models" / f"{name}.js").write_text(live.model_script(name), encoding="utf-8")
     (folder / "_static" / "palette.css").write_text(colors(), encoding="utf-8")
     styles = (f'<link rel="stylesheet" href="_static/{name}.css">' for name in ("palette", "book"))
@@ -434,7 +485,7 @@ def test_a_page_lives_whatever_part_of_it_is_asked_for(browser, site: Path, part
 
 @pytest.fixture(scope="module")
 def translators() -> dict[str, Translator]:
-    return {name: load_pretrained(name) for name in (CAPTIONS, GENERAL, FIREFOX)}
+    return {name: load_pretrained(name) for name in (CAPTIONS, GENERAL, FIREFOX, PARSER)}
 
 
 @pytest.mark.slow
@@ -547,6 +598,25 @@ def test_a_kind_of_box_is_switched_off_as_on_the_page(tab) -> None:
     page = page_names("3-model-architecture", *names)
     expected = [re.sub(r"\.{4,}", "…", text) for text in page["translations"](CAT)]
     assert tab.evaluate(SWITCHED, [CAPTIONS, CAT]) == expected and len(expected) == 7
+
+
+def test_the_page_parses_as_python_does(tab, translators) -> None:
+    from playwright.sync_api import expect
+
+    place = tab.locator(".live[data-show=parse]")
+    note, line = place.locator(".note"), place.locator("code")
+    expect(note).to_contain_text("“zumoras”")
+    for text in "The girl who sings has a dog.", "Mice were injected with 3.5 mg of it.", ZEBRAS:
+        place.get_by_label("English").fill(text)
+        place.get_by_role("button", name="Parse").click()
+        expect(note).to_have_text(re.compile("tree"), timeout=60_000)
+        words = words_to_line(split_words(text))
+        given = {"beam": 4, "alpha": 0.3, "max_extra": 300}
+        expect(line).to_have_text(translators[PARSER].translate(words, **given))
+        svg = place.locator("svg.tree")
+        assert svg.locator(".tree-phrase").count() == line.inner_text().count("↓")
+        found = svg.locator(".tree-word, .tree-wrong").all_text_contents()
+        assert " ".join(found) == re.sub(r"[↓↑→]\S+ ?", "", line.inner_text()).strip()
 
 
 MEAN = """async ([name, ids, beginning, pair, layer, width, mean]) => {

@@ -180,7 +180,7 @@ def test_each_comparison_has_a_heading_and_each_link_a_page(playground: dict) ->
     slugs = [
         title.lower().replace(" ", "-") for title in re.findall(r"^### (.+)$", text, re.MULTILINE)
     ]
-    assert len(playground["EXPERIMENTS"]) == 11
+    assert len(playground["EXPERIMENTS"]) == 9
     assert set(playground["EXPERIMENTS"]) <= set(slugs)
     for switch in playground["SWITCHES"].values():
         page, _, part = switch["link"].partition("#")

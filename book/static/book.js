@@ -580,7 +580,9 @@
     let closed;
     addEventListener("beforeprint", () => {
       closed = [
-        ...document.querySelectorAll(":is(.experiment, .flush, .claim > details):not([open])"),
+        ...document.querySelectorAll(
+          ":is(.experiment, .flush, :is(.claim, .beside > div) > details):not([open])",
+        ),
       ];
       for (const fold of closed) fold.open = true;
     });

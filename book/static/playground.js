@@ -22,7 +22,7 @@ window.playground = (() => {
       name: "heads",
       options: { 1: 1, 2: 2, 4: 4 },
       says: "Several heads can attend to different positions at once; a single head averages them.",
-      link: "3-2-attention.html#what-a-single-head-loses",
+      link: "3-2-attention.html#multi-head-attention",
     },
     layers: {
       name: "layers",
@@ -67,12 +67,10 @@ window.playground = (() => {
     "learned-positions": [{}, {}, { positions: "learned" }],
     "without-the-scale": [{}, {}, { scaled: false }],
     "a-single-head": [{}, {}, { heads: 1 }],
-    "a-single-layer": [{}, {}, { layers: 1 }],
     "no-residual-connection": [{}, {}, { residual: false }],
     "the-norm-first": [{}, {}, { norm: "pre" }],
     "no-warmup": [{}, {}, { rises: false }],
     "norm-first-without-a-warmup": [{ rises: false }, {}, { norm: "pre" }],
-    "smoothed-labels": [{}, {}, { smoothing: 0.1 }],
     "sorting-without-positions": [{ task: "sort" }, {}, { positions: "none" }],
   };
 
