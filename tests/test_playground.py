@@ -185,7 +185,7 @@ def test_each_comparison_has_a_heading_and_each_link_a_page(playground: dict) ->
     for switch in playground["SWITCHES"].values():
         page, _, part = switch["link"].partition("#")
         chapter = (CHAPTERS / page.replace(".html", ".md")).read_text(encoding="utf-8")
-        titles = re.findall(r"^#+ (?:\d+\. )?(.+)$", chapter, re.MULTILINE)
+        titles = re.findall(r"^#+ (?:[\d.]+ )?(.+)$", chapter, re.MULTILINE)
         known = [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles]
         assert not part or part in known, switch["link"]
 
