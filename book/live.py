@@ -255,11 +255,11 @@ def parser_place(model: str, sentences: list[str]) -> str:
     words = words_to_line(split_words(sentences[0]))
     line = loaded(model).translate(words, beam=4, alpha=0.3, max_extra=300)
     megabytes = round(len(model_script(model)) / 1e6)
-    given = html.escape(json.dumps(sentences[:1], ensure_ascii=False))
-    data = json.dumps({"line": line}, ensure_ascii=False).replace("<", "\\u003c")
+    data = json.dumps({"sentence": sentences[0], "line": line}, ensure_ascii=False)
+    data = data.replace("<", "\\u003c")
     return (
-        f'<div class="live" data-show="parse" data-model="{model}" data-megabytes="{megabytes}" '
-        f'data-sentences="{given}"><noscript><p>For “{html.escape(sentences[0])}” the parser '
+        f'<div class="live" data-show="parse" data-model="{model}" data-megabytes="{megabytes}">'
+        f"<noscript><p>For “{html.escape(sentences[0])}” the parser "
         f"writes {html.escape(line)}; other sentences require JavaScript.</p></noscript>"
         f'<script type="application/json">{data}</script></div>'
     )

@@ -288,19 +288,20 @@ def beside(entries: list[Entry], address: Callable[[str], str]) -> str:
 
     More than two claims with one verdict are folded.
     """
-    told: dict[str, list[str]] = {}  # for each verdict, its claims
-    for page, verdict in entries:
-        said = set_words(html.escape(verdict.statement))
-        link = f'<a href="{address(page)}#claim-{verdict.id}">{said}</a>'
-        told.setdefault(verdict.verdict, []).append(link)
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.verdict.verdict, []).append(entry)
     notes = []
-    for verdict, links in told.items():
-        edge = next(each.verdict.edge for each in entries if each.verdict.verdict == verdict)
-        name = f"{MARKS[verdict][0]} {linked(verdict, address('claims'))}"
-        claims = " ".join(links)
-        if len(links) > 2:
-            claims = f"<details><summary>{len(links)} claims</summary>{claims}</details>"
-        notes.append(f'<div style="--edge: {edge}"><strong>{name}</strong> {claims}</div>')
+    for name, of in groups.items():
+        claims = " ".join(
+            f'<a href="{address(page)}#claim-{verdict.id}">'
+            f"{set_words(html.escape(verdict.statement))}</a>"
+            for page, verdict in of
+        )
+        if len(of) > 2:
+            claims = f"<details><summary>{len(of)} claims</summary>{claims}</details>"
+        told = f"<strong>{MARKS[name][0]} {linked(name, address('claims'))}</strong>"
+        notes.append(f'<div style="--edge: {of[0].verdict.edge}">{told} {claims}</div>')
     label = f"{entries[0].verdict.mark}: verdict{'s' * (len(entries) > 1)}"
     return f'<aside class="beside" role="note" aria-label="{label}">{"".join(notes)}</aside>'
 

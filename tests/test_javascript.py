@@ -164,6 +164,9 @@ def test_the_page_tells_a_tree_of_other_words_from_a_tree_of_these(js: Scripts) 
     assert "tree. The sentence does not have “Mice”" in told(line, "Rats", "sleep")
     assert told(line, "Mice", "sleep", "well").endswith("Words of the sentence are missing.")
     assert "do not match" in told(line[:-3], "Mice", "sleep")
+    # A wrong word that occurs later in the sentence does not make the words before it wrong.
+    line = "↓S →TO to →VB like →TO to →VB sleep ↑S"
+    assert told(line, "Mice", "like", "to", "sleep").endswith("does not have “to” there.")
 
 
 SEARCH = """

@@ -635,7 +635,11 @@
     }
   }
 
-  window.live = { MOST, BLANK, breath, walk, asking, wordGroups };
+  // What a view says that shows a first sentence before any model is there.
+  const loads = (megabytes) =>
+    `Your own sentence loads the model (${megabytes} MB) at the first click. It runs on this page; nothing is sent.`;
+
+  window.live = { MOST, BLANK, breath, walk, asking, loads, wordGroups };
   for (const box of document.querySelectorAll("div.live[data-model]")) {
     if (SHOWN[box.dataset.show]) fill(box);
     else window.loadScript(`${box.dataset.show}.js`); // a view that draws before any model is there

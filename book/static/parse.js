@@ -35,13 +35,22 @@ window.parse = (() => {
     return { tree: top.children.length === 1 ? top.children[0] : top, words, whole };
   }
 
-  // The words of the line that are no words of the sentence, taken in its order.
+  // The written words that are left if the longest row of words that the line shares with the
+  // sentence is taken out.
   function strange(words, given) {
-    let from = 0;
-    return words.filter(({ word }) => {
-      const at = given.indexOf(word, from);
-      if (at >= 0) from = at + 1;
-      return at < 0;
+    const best = Array.from({ length: words.length + 1 }, () => Array(given.length + 1).fill(0));
+    for (let i = words.length - 1; i >= 0; i--)
+      for (let j = given.length - 1; j >= 0; j--)
+        best[i][j] =
+          words[i].word === given[j]
+            ? best[i + 1][j + 1] + 1
+            : Math.max(best[i + 1][j], best[i][j + 1]);
+    let j = 0;
+    return words.filter(({ word }, i) => {
+      while (word !== given[j] && best[i][j] > best[i + 1][j]) j++;
+      if (word !== given[j]) return true;
+      j++;
+      return false;
     });
   }
 
@@ -95,18 +104,17 @@ window.parse = (() => {
   }
 
   function fill(box) {
-    const { megabytes, model: name, sentences } = box.dataset;
-    const [first, data] = [JSON.parse(sentences)[0], dataOf(box)];
-    const about = `Your own sentence loads the model (${megabytes} MB) at the first click. It runs on this page; nothing is sent.`;
-    const more = { value: first, lang: "en", autocomplete: "off", spellcheck: false };
+    const { megabytes, model: name } = box.dataset;
+    const data = dataOf(box);
+    const more = { value: data.sentence, lang: "en", autocomplete: "off", spellcheck: false };
     const input = make("input", { type: "text", maxLength: 300, ...more });
     const note = make("p", { className: "note", ariaLive: "polite" });
     const line = make("code");
     const drawing = wide();
     Object.assign(box, { role: "group", ariaLabel: "A parser that runs on this page" });
     box.append(sentenceForm("English", input, "Parse", run), drawing, make("p", {}, line), note);
-    show(data.line, split(first));
-    note.textContent += ` ${about}`;
+    show(data.line, split(data.sentence));
+    note.textContent += ` ${window.live.loads(megabytes)}`;
     let latest = 0;
 
     function show(written, given) {
@@ -121,7 +129,10 @@ window.parse = (() => {
       const turn = ++latest;
       const isLast = () => turn === latest;
       const given = split(input.value);
-      if (!given.length) return;
+      if (!given.length) {
+        note.textContent = "Type an English sentence.";
+        return;
+      }
       try {
         note.textContent = "Loading …";
         const { transformer, encode, decode, walk } = await window.liveModel(name);

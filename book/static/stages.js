@@ -145,7 +145,7 @@ window.stages = (() => {
     Object.assign(box, { role: "group", ariaLabel: "The decoder, sub-layer by sub-layer" });
     draw(box, first);
     const { megabytes, model: name, sentences } = form.dataset;
-    const about = `Your own sentence loads the model (${megabytes} MB) at the first click. It runs on this page; nothing is sent.`;
+    const about = window.live.loads(megabytes);
     const { input, note } = window.live.asking(form, "Follow it", about, run);
     let latest = 0;
 

@@ -40,7 +40,7 @@ window.switched = (() => {
     const cells = [...rows].map(({ cells: [, cell] }) => cell);
     const first = cells.map(({ innerHTML }) => innerHTML);
     const { megabytes, model: name, sentences } = form.dataset;
-    const about = `Your own sentence loads the model (${megabytes} MB) at the first click. It runs on this page; nothing is sent.`;
+    const about = window.live.loads(megabytes);
     const { input, note, to } = window.live.asking(form, "Translate", about, run);
     let latest = 0;
 
